@@ -1,0 +1,21 @@
+"""The entry point. The verbs that a shell calls while a person types are answered first."""
+
+from __future__ import annotations
+
+import sys
+
+from stack import quick
+
+
+def main() -> int:
+    """Run the command line and give the exit code."""
+    code = quick.answer(sys.argv[1:])
+    if code is not None:
+        return code
+    from stack import cli
+
+    return cli.main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,228 @@
+"""The command group, the global flags, and the one boundary where errors become exit codes."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import os
+import platform
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from stack import __version__
+from stack.commands import GROUPS
+from stack.console import Color, Console, error_document
+from stack.context import Answer, Context
+from stack.errors import StackError, SystemFailure
+from stack.model.records import Result
+from stack.store import paths
+
+BUG, INTERRUPTED = 70, 130
+
+
+class Flags(msgspec.Struct):
+    """The global flags; they may stand before or after the verb."""
+
+    folder: str = "."
+    json: bool = False
+    color: Color = "auto"
+    quiet: bool = False
+
+
+class Verbs(click.Group):
+    """Imports a verb's module only when that verb runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for verbs in GROUPS.values() for name in verbs]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"stack.commands.{_module(name)}")
+        command: click.Command = module.command
+        add_global_flags(command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.list_commands(ctx):
+            from stack.model.line import near
+
+            hint = near(args[0], self.list_commands(ctx), "stack --help")
+            raise click.UsageError(f"no verb `{args[0]}`; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl(list(verbs.items()))
+
+
+def _module(verb: str) -> str:
+    return {"import": "import_"}.get(verb, verb)
+
+
+def add_global_flags(command: click.Command) -> None:
+    """Let a verb (and its sub-verbs) take the global flags as well."""
+    if any(param.name == "global_json" for param in command.params):
+        return
+    for make in _GLOBAL:
+        make(command)
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            add_global_flags(inner)
+
+
+def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value is not None and value is not False:
+        flags = ctx.find_object(Flags)
+        if flags is not None:
+            setattr(flags, str(param.name).removeprefix("global_"), value)
+
+
+_GLOBAL = (
+    click.option(
+        "-C", "global_folder", metavar="DIR", expose_value=False, callback=_store,
+        help="Run as if started in DIR",
+    ),
+    click.option(
+        "--json", "global_json", is_flag=True, expose_value=False, callback=_store,
+        help="Print one JSON document on stdout",
+    ),
+    click.option(
+        "--color", "global_color", type=click.Choice(["auto", "always", "never"]),
+        expose_value=False, callback=_store, help="When to colour",
+    ),
+    click.option(
+        "-q", "--quiet", "global_quiet", is_flag=True, expose_value=False, callback=_store,
+        help="Only data, warnings and errors",
+    ),
+)
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 the answer is no, 2 usage, configuration or state, 3 conflict, "
+    "4 build, 5 nothing could be measured, 70 bug, 130 interrupted",
+)
+@click.version_option(__version__, prog_name="stack")
+def root() -> None:
+    """Keep an ordered series of patches alive on top of somebody else's repository."""
+
+
+add_global_flags(root)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line; the exit code. Nothing below this function exits or prints errors."""
+    flags = Flags()
+    command = _verb_of(argv)
+    console = Console()
+    try:
+        answer = root.main(list(argv), prog_name="stack", standalone_mode=False, obj=flags)
+        console = Console(flags.color, quiet=flags.quiet)
+        if isinstance(answer, int):  # --help, --version
+            return answer
+        done = answer(_context(flags, console, argv)) if callable(answer) else None
+        if not isinstance(done, Answer):
+            return 0
+        if flags.json:
+            status = "partial" if done.partial else "success"
+            console.json(
+                Result(
+                    command=command, status=status, exit_code=done.exit_code, data=done.data
+                )
+            )
+        else:
+            done.show(console)
+        return done.exit_code
+    except click.ClickException as wrong:
+        hint = wrong.ctx.command_path + " --help" if getattr(wrong, "ctx", None) else "stack --help"
+        return _fail(_usage(wrong, hint), flags, argv, command)
+    except StackError as error:
+        return _fail(error, flags, argv, command)
+    except (KeyboardInterrupt, click.Abort):
+        console.say("interrupted; what was finished is kept")
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except OSError as wrong:
+        where = f"{wrong.filename}: " if wrong.filename else ""
+        error = SystemFailure(f"{where}{wrong.strerror or wrong}", hint=_system_hint(wrong))
+        return _fail(error, flags, argv, command)
+    except Exception as wrong:  # noqa: BLE001 - the boundary
+        return _bug(wrong, flags, argv, command)
+
+
+def _context(flags: Flags, console: Console, argv: Sequence[str]) -> Context:
+    folder = Path(flags.folder)
+    if not folder.is_dir():
+        raise StackError(f"{folder}: no such folder")
+    return Context(folder, console, tuple(argv))
+
+
+def _verb_of(argv: Sequence[str]) -> tuple[str, ...]:
+    return tuple(argv)
+
+
+def _usage(wrong: click.ClickException, hint: str) -> StackError:
+    from stack.errors import UsageError
+
+    return UsageError(wrong.format_message().removesuffix("."), hint=hint)
+
+
+def _fail(error: StackError, flags: Flags, argv: Sequence[str], command: tuple[str, ...]) -> int:
+    console = Console(flags.color)
+    if flags.json or "--json" in argv:
+        console.json(
+            Result(
+                command=command, status="error", exit_code=error.exit_code,
+                data=getattr(error, "data", {}), errors=(error_document(error),),
+            )
+        )
+    else:
+        console.error(error)
+    return error.exit_code
+
+
+def _system_hint(wrong: OSError) -> str:
+    import errno
+
+    hints = {
+        errno.ENOSPC: "free some disk space (stack gc), then run the same command again",
+        errno.EACCES: "check the permissions, then run the same command again",
+        errno.EROFS: "the file system is read-only",
+    }
+    return hints.get(wrong.errno or 0, "nothing was changed; run the same command again")
+
+
+def _bug(wrong: Exception, flags: Flags, argv: Sequence[str], command: tuple[str, ...]) -> int:
+    """Keep the traceback where it can be sent from, and say so in one line."""
+    root_folder = paths.find_root(Path(flags.folder))
+    logs = (root_folder / ".stack" if root_folder else paths.cache_home()) / "logs"
+    stamp = datetime.datetime.now().strftime("%Y%m%dT%H%M%S")  # noqa: DTZ005 - a file name
+    text = (
+        f"stack {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
+        f"command: stack {' '.join(argv)}\n\n{''.join(traceback.format_exception(wrong))}"
+    )
+    log = logs / f"bug-{stamp}-{os.getpid()}.txt"
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        log.write_text(text)
+        where = str(log)
+    except OSError:
+        where = "nowhere (the log folder cannot be written)"
+    error = StackError(
+        f"a bug in stack: {type(wrong).__name__}: {wrong}", context=[f"traceback: {where}"],
+        hint="please send that file with what you did",
+    )
+    error.exit_code = BUG  # type: ignore[misc]
+    return _fail(error, flags, argv, command)

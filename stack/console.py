@@ -1,0 +1,153 @@
+"""The only writer to stdout and stderr: data on the one, messages and progress on the other."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from stack.errors import StackError
+from stack.flows.events import Event, Progress, Said
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+
+Color = Literal["auto", "always", "never"]
+_STYLES = {"error": "1;31", "warning": "1;33", "hint": "1;36", "good": "32", "bad": "31", "dim": "2"}
+
+
+class Console:
+    """Text for people: same words with and without colour, progress only on a terminal."""
+
+    def __init__(self, color: Color = "auto", *, quiet: bool = False) -> None:
+        self.color = color
+        self.quiet = quiet
+        self._live = False
+
+    def out(self, text: str = "") -> None:
+        """A line of data."""
+        self._clear()
+        sys.stdout.write(text + "\n")
+
+    def raw(self, data: bytes) -> None:
+        """Bytes of data, untouched."""
+        self._clear()
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    def say(self, text: str) -> None:
+        """A message for the person; never data."""
+        if not self.quiet:
+            self._clear()
+            sys.stderr.write(text + "\n")
+
+    def warn(self, text: str) -> None:
+        self._clear()
+        sys.stderr.write(f"{self._paint('warning:', 'warning', sys.stderr)} {text}\n")
+
+    def error(self, error: StackError) -> None:
+        """One line that says what and where, what belongs to it, then the next step."""
+        self._clear()
+        lines = [f"{self._paint('error:', 'error', sys.stderr)} {error.message}"]
+        lines += [f"  {line}" for line in error.context]
+        if error.hint:
+            lines.append(f"{self._paint('hint:', 'hint', sys.stderr)} {error.hint}")
+        sys.stderr.write("\n".join(lines) + "\n")
+
+    def json(self, document: object) -> None:
+        """The one JSON document of a run."""
+        self._clear()
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
+    ) -> None:
+        """A table on stdout; on a pipe it is as wide as it needs to be."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        self._clear()
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text.from_ansi(cell) for cell in row))
+        self._rich().print(table)
+
+    def good(self, text: str) -> str:
+        return self._paint(text, "good", sys.stdout)
+
+    def bad(self, text: str) -> str:
+        return self._paint(text, "bad", sys.stdout)
+
+    def dim(self, text: str) -> str:
+        return self._paint(text, "dim", sys.stdout)
+
+    def emit(self, event: Event) -> None:
+        """Show an event of a flow."""
+        if isinstance(event, Said):
+            if event.warning:
+                self.warn(event.text)
+            else:
+                self.say(event.text)
+        else:
+            self._progress(event)
+
+    def _progress(self, event: Progress) -> None:
+        if self.quiet or not sys.stderr.isatty() or os.environ.get("CI"):
+            return
+        share = ""
+        if event.done is not None and event.total:
+            share = f" {event.done:.0f}/{event.total:.0f}"
+        width = max(20, _columns() - 1)
+        line = f"{event.label}{share} {event.detail}"[:width]
+        sys.stderr.write(f"\r\x1b[2K{line}")
+        sys.stderr.flush()
+        self._live = True
+
+    def _clear(self) -> None:
+        if self._live:
+            sys.stderr.write("\r\x1b[2K")
+            self._live = False
+
+    def _paint(self, text: str, style: str, stream: Any) -> str:
+        if not self._colored(stream):
+            return text
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+    def _colored(self, stream: Any) -> bool:
+        if self.color != "auto":
+            return self.color == "always"
+        if os.environ.get("NO_COLOR"):
+            return False
+        return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
+
+    def _rich(self) -> RichConsole:
+        from rich.console import Console as RichConsole
+
+        colored = self._colored(sys.stdout)
+        width = _columns() if sys.stdout.isatty() else 240
+        return RichConsole(
+            file=sys.stdout, width=width, force_terminal=colored, no_color=not colored,
+            highlight=False, emoji=False, markup=False,
+        )
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(2).columns
+    except OSError:
+        return int(os.environ.get("COLUMNS", "80"))
+
+
+def error_document(error: StackError) -> Mapping[str, Any]:
+    """An error as an entry of the `--json` document."""
+    return {
+        "code": error.code, "message": error.message, "context": list(error.context),
+        "hint": error.hint,
+    }

@@ -1,0 +1,191 @@
+"""Reads the diff of a patch file strictly: every line of it must be accounted for.
+
+git and GNU patch drop lines that stand after a hunk's count, and exit 0; here the file is refused
+with the number of the line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stack.model.diff import Binary, FilePatch, Hunk, Kind
+from stack.model.diff_binary import parse_binary
+from stack.model.diff_paths import mode_of, paths_of, strip_prefix, unquote
+from stack.model.diff_reader import Reader, show
+
+_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)\Z", re.DOTALL)
+_FACTS = (
+    b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ", b"rename from ",
+    b"rename to ", b"copy from ", b"copy to ", b"similarity index ", b"dissimilarity index ",
+    b"index ",
+)
+_FILE_START = (b"diff --git ", b"--- ", b"-- ")
+
+
+def parse_diff(data: bytes, name: str, *, first: int = 1) -> tuple[FilePatch, ...]:
+    """The file patches of a diff in git's format.
+
+    `name` and `first` (the number of the diff's first line in its file) are for messages. Raises
+    `BadPatch` with `name:line` for anything that is not wholly understood.
+    """
+    lines = data.splitlines(keepends=True) if b"\r" not in data else split_lines(data)
+    reader = Reader(lines, name, first)
+    files: list[FilePatch] = []
+    while (line := reader.peek()) is not None:
+        if line.startswith(b"diff --git "):
+            files.append(_parse_file(reader))
+        elif line.startswith(b"diff --cc ") or line.startswith(b"diff --combined "):
+            raise reader.bad("a combined diff of a merge cannot be applied")
+        elif line.startswith(b"--- "):
+            files.append(_parse_plain_file(reader))
+        elif line.rstrip() == b"--":  # the signature of a mail
+            break
+        elif line.startswith(b"@@ "):
+            raise reader.bad("a hunk without a file: no `---` and `+++` lines before it")
+        elif line.strip():
+            raise reader.bad(f"not a part of a diff: {show(line)}")
+        else:
+            reader.at += 1
+    if not files:
+        raise reader.bad("no diff found")
+    return tuple(files)
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """Lines end in a newline only; a lone return is content."""
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    return [line + b"\n" for line in lines] + ([tail] if tail else [])
+
+
+def _parse_file(reader: Reader) -> FilePatch:
+    start = reader.first + reader.at
+    header = reader.take().rstrip(b"\r\n")
+    facts: dict[bytes, bytes] = {}
+    old_id: str | None = None
+    while (line := reader.peek()) is not None:
+        text = line.rstrip(b"\r\n")
+        for key in _FACTS:
+            if text.startswith(key):
+                facts[key.strip()] = text[len(key) :]
+                break
+        else:
+            break
+        reader.at += 1
+    if index := facts.get(b"index"):
+        ids, _, mode = index.partition(b" ")
+        before = ids.partition(b"..")[0]
+        if re.fullmatch(rb"[0-9a-f]{40}", before):
+            old_id = before.decode()
+        if mode:
+            facts.setdefault(b"old mode", mode)
+    kind: Kind = "modify"
+    if b"new file mode" in facts:
+        kind, facts[b"new mode"] = "add", facts[b"new file mode"]
+    elif b"deleted file mode" in facts:
+        kind, facts[b"old mode"] = "delete", facts[b"deleted file mode"]
+    elif b"rename from" in facts:
+        kind = "rename"
+    elif b"copy from" in facts:
+        kind = "copy"
+    hunks: tuple[Hunk, ...] = ()
+    binary: Binary | None = None
+    named: tuple[bytes, bytes] | None = None
+    nxt = reader.peek()
+    if nxt is not None and nxt.startswith(b"--- "):
+        named = _file_names(reader)
+        hunks = _parse_hunks(reader)
+    elif nxt is not None and nxt.startswith(b"GIT binary patch"):
+        binary = parse_binary(reader)
+    elif nxt is not None and nxt.startswith(b"Binary files "):
+        raise reader.bad(
+            "a binary file without its data", hint="make the patch again with `git diff --binary`"
+        )
+    elif nxt is not None and nxt.startswith(b"@@ "):
+        raise reader.bad("a hunk without `---` and `+++` lines before it")
+    old, new = paths_of(reader, header, facts, kind, named)
+    modes = [mode_of(reader, facts.get(key)) for key in (b"old mode", b"new mode")]
+    return FilePatch(
+        kind=kind, old=old, new=new, old_mode=modes[0], new_mode=modes[1], old_id=old_id,
+        hunks=hunks, binary=binary, at=start,
+    )
+
+
+def _parse_plain_file(reader: Reader) -> FilePatch:
+    """A file without a `diff --git` line: only `---`, `+++` and hunks."""
+    start = reader.first + reader.at
+    old, new = _file_names(reader)
+    hunks = _parse_hunks(reader)
+    kind: Kind = "modify"
+    if old == b"/dev/null":
+        kind = "add"
+    elif new == b"/dev/null":
+        kind = "delete"
+    paths = [strip_prefix(reader, name) for name in (old, new) if name != b"/dev/null"]
+    if kind == "modify" and paths[0] != paths[1]:
+        raise reader.bad(f"two names for one file: {show(old)} and {show(new)}")
+    return FilePatch(
+        kind=kind, old=paths[0], new=paths[-1], new_mode=0o100644 if kind == "add" else None,
+        hunks=hunks, at=start,
+    )
+
+
+def _file_names(reader: Reader) -> tuple[bytes, bytes]:
+    names = []
+    for mark in (b"--- ", b"+++ "):
+        line = reader.take()
+        if not line.startswith(mark):
+            reader.at -= 1
+            raise reader.bad(f"expected a `{mark.decode()}` line, found {show(line)}")
+        name = line[4:].rstrip(b"\r\n")
+        if name.startswith(b'"'):
+            name = unquote(reader, name)[0]
+        else:
+            name = name.partition(b"\t")[0]
+        names.append(name)
+    return names[0], names[1]
+
+
+def _parse_hunks(reader: Reader) -> tuple[Hunk, ...]:
+    hunks: list[Hunk] = []
+    while (line := reader.peek()) is not None and line.startswith(b"@@ "):
+        hunks.append(_parse_hunk(reader))
+    if not hunks:
+        raise reader.bad("a file without hunks")
+    after = reader.peek()
+    if after is not None and after[:1] in (b"+", b"-", b" ") and not after.startswith(_FILE_START):
+        raise reader.bad("the hunk goes on after the lines that its header counts")
+    return tuple(hunks)
+
+
+def _parse_hunk(reader: Reader) -> Hunk:
+    at = reader.first + reader.at
+    match = _HUNK.match(reader.peek() or b"")
+    if match is None:
+        raise reader.bad(f"a hunk header without line numbers: {show(reader.peek() or b'')}")
+    reader.at += 1
+    old_left, new_left = (int(match[n]) if match[n] is not None else 1 for n in (2, 4))
+    lines: list[tuple[bytes, bytes]] = []
+    while old_left > 0 or new_left > 0:
+        line = reader.take()
+        sign = line[:1]
+        if sign in (b"\n", b"\r"):  # an editor stripped the blank before an empty context line
+            sign, line = b" ", b" " + line
+        if sign not in (b" ", b"+", b"-"):
+            reader.at -= 1
+            raise reader.bad("the hunk ends before the lines that its header counts: truncated")
+        old_left -= sign != b"+"
+        new_left -= sign != b"-"
+        lines.append((sign, line[1:]))
+        follows = reader.peek()
+        if follows is not None and follows.startswith(b"\\"):
+            reader.at += 1
+            lines[-1] = (sign, line[1:].removesuffix(b"\n"))
+        elif not line.endswith(b"\n"):
+            raise reader.bad("the patch ends in the middle of a line: it is truncated")
+    if old_left or new_left:
+        raise reader.bad("the hunk's lines do not add up to the counts in its header")
+    return Hunk(
+        old_start=int(match[1]), new_start=int(match[3]), lines=tuple(lines),
+        section=match[5].strip(), at=at,
+    )

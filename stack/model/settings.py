@@ -1,0 +1,91 @@
+"""What `stack.toml` says: upstreams, profiles, benches and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from stack.model.line import Name
+
+SCHEMA = 1
+SourceKind = Literal["path", "git", "sdist"]
+
+
+class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """Where a source repository is to be had, and which of its folders are import packages.
+
+    `path` may begin with `$NAME`, an environment variable; unset means not configured.
+    """
+
+    git: str | None = None
+    path: str | None = None
+    sdist: str | None = None
+    default: Name | None = None
+    packages: tuple[str, ...] = ()
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """What `build` and `verify` mean on one kind of machine.
+
+    `packages` are requirements for the base environment, `indexes` further package indexes,
+    `lines` the lines whose prefixes become layers, `prepare` commands that make inputs once,
+    `env` is set for every process of the profile. Strings are jinja2 templates.
+    """
+
+    python: str = ">=3.11"
+    packages: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    prepare: tuple[tuple[str, ...], ...] = ()
+    env: Mapping[str, str] = {}
+    benches: tuple[Name, ...] = ()
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A command that prints one JSON object; the value at `field` must be equal in both arms."""
+
+    command: tuple[str, ...]
+    field: str
+    limit: float = 300.0
+    stall: float = 120.0
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """How to measure one number: command, where the number stands, and what it means.
+
+    `limit` and `stall` are seconds; `minimum-effect` is a fraction (0.01 is one per cent).
+    `result` is the JSON file that the command writes, `metric` the key in it, `log-pattern` a
+    regular expression with one group that must find the engine's own figure in the log.
+    """
+
+    command: tuple[str, ...]
+    metric: str
+    unit: str
+    better: Literal["higher", "lower"] = "higher"
+    minimum_effect: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
+    pairs: Annotated[int, msgspec.Meta(ge=1, le=8)] = 3
+    result: str = "{{ out }}/result.json"
+    log_pattern: str | None = None
+    limit: float = 600.0
+    stall: float = 180.0
+    env: Mapping[str, str] = {}
+    gate: Gate | None = None
+
+
+class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """What a bare verb means."""
+
+    upstream: Name | None = None
+    profile: Name | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """The whole of `stack.toml`."""
+
+    schema: int
+    defaults: Defaults = Defaults()
+    upstream: Mapping[Name, Upstream] = {}
+    profile: Mapping[Name, Profile] = {}
+    bench: Mapping[Name, Bench] = {}

@@ -1,0 +1,152 @@
+"""The only place that knows GitPython: git commands with exact bytes and a sealed configuration.
+
+Content commands (diff, checkout, pack) never see the user's or the system's configuration, since
+several keys there change the bytes that git writes. Network commands need it: proxies,
+credentials, URL rewrites.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, cast
+
+import git.cmd
+import msgspec
+
+from stack.errors import GitError, MissingTool
+
+# What a surrounding git (a hook, an alias, `rebase --exec`) leaves in the environment.
+_LOCAL_VARIABLES = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS",
+)
+_SEALED = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+}
+_ALWAYS = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"}
+# Nothing in a repository may start a program of its own: no hook, monitor or automatic gc.
+_QUIET = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0",
+    "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false", "-c", "safe.directory=*",
+)
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """Exit code, stdout and stderr of one git command, all bytes untouched."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "surrogateescape").strip()
+
+
+class Git:
+    """Runs git on one repository (`git_dir`), or on none for commands that need no repository."""
+
+    def __init__(self, git_dir: Path | None = None) -> None:
+        self.git_dir = git_dir
+
+    def run(
+        self,
+        *arguments: str | Path,
+        stdin: bytes | None = None,
+        ok: Sequence[int] = (0,),
+        worktree: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        user_config: bool = False,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> Completed:
+        """Run `git ARGUMENTS` to its end.
+
+        Raises `GitError` when the exit code is not in `ok`. With `user_config` the user's and the
+        system's configuration apply. `on_progress` is given stderr line by line as it comes.
+        """
+        process = self._start(arguments, worktree, env, user_config)
+        if on_progress is not None:
+            process.stdin.write(stdin or b"")
+            process.stdin.close()
+            err = _follow(process.stderr, on_progress)
+            out = process.stdout.read()
+            code = process.wait()
+        else:
+            out, err = process.communicate(stdin or b"")
+            code = process.returncode
+        if code not in ok:
+            last = err.decode("utf-8", "replace").strip().splitlines()[-4:]
+            raise GitError(
+                f"git {arguments[0]} failed with exit code {code}",
+                context=[f"git {' '.join(map(str, arguments))}"[:300], *last],
+            )
+        return Completed(code, out, err)
+
+    def start(self, *arguments: str) -> _Process:
+        """Start a long-lived git command with pipes; the caller talks to it and closes it."""
+        return self._start(arguments, None, None, user_config=False)
+
+    def _start(
+        self,
+        arguments: Sequence[str | Path],
+        worktree: Path | None,
+        env: Mapping[str, str] | None,
+        user_config: bool,
+    ) -> _Process:
+        argv: list[str] = []
+        present = [name for name in _LOCAL_VARIABLES if name in os.environ]
+        if present:
+            argv = ["env", *(part for name in present for part in ("-u", name))]
+            if env:  # after `env -u`, so that our own values win
+                argv += [f"{key}={value}" for key, value in env.items()]
+        argv += ["git", *_QUIET]
+        if self.git_dir is not None:
+            argv.append(f"--git-dir={self.git_dir}")
+        if worktree is not None:
+            argv.append(f"--work-tree={worktree}")
+        argv += [str(argument) for argument in arguments]
+        runner = git.cmd.Git(str(worktree or self.git_dir or "/"))
+        try:
+            process = runner.execute(
+                argv,
+                istream=git.cmd.PIPE,
+                as_process=True,
+                env={**_ALWAYS, **({} if user_config else _SEALED), **(env or {})},
+            )
+        except git.exc.GitCommandNotFound:
+            raise MissingTool("`git` is not installed", hint="install git 2.34 or later") from None
+        return cast("_Process", process)
+
+
+class _Process:
+    """The part of a running command that we use (GitPython hands out a wrapper of Popen)."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+    returncode: int
+
+    def communicate(self, data: bytes) -> tuple[bytes, bytes]: ...  # type: ignore[empty-body]
+
+    def wait(self) -> int: ...  # type: ignore[empty-body]
+
+
+def _follow(stream: IO[bytes], on_progress: Callable[[str], None]) -> bytes:
+    """Hand each line of a progress stream on, whether it ends in a newline or a return."""
+    kept, pending = b"", b""
+    while chunk := os.read(stream.fileno(), 4096):
+        kept = (kept + chunk)[-8192:]
+        pending += chunk.replace(b"\r", b"\n")
+        *lines, pending = pending.split(b"\n")
+        for line in lines:
+            if line.strip():
+                on_progress(line.decode("utf-8", "replace").strip())
+    return kept

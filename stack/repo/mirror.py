@@ -1,0 +1,134 @@
+"""Repositories that hold upstream objects: the shared mirror, and the project's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from stack.errors import GitError, SourceError
+from stack.model.objects import ZERO
+from stack.repo.client import Git
+from stack.store import atomic
+
+Report = Callable[[str, float | None, float | None], None]
+_PERCENT = re.compile(r"^(?:remote: )?([A-Z][a-z ]+):\s+(\d+)%")
+# So that a user's own git, run in a worktree, writes the same bytes as ours.
+_OWN_CONFIG = (
+    ("core.autocrlf", "false"), ("core.fileMode", "true"), ("core.symlinks", "true"),
+    ("core.quotePath", "false"), ("gc.auto", "0"), ("core.logAllRefUpdates", "true"),
+)
+# `GIT_NO_LAZY_FETCH` came with git 2.44; this keeps every git from asking the network.
+_OFFLINE = ("-c", "remote.origin.url=/dev/null")
+
+
+def ensure_repository(folder: Path, alternates: Sequence[Path] = ()) -> Git:
+    """The project's bare repository of an upstream, borrowing objects from `alternates`."""
+    git = Git(folder)
+    if not (folder / "HEAD").exists():
+        with atomic.new_folder(folder) as fresh:
+            Git().run("init", "--quiet", "--bare", "--initial-branch=none", str(fresh))
+            for key, value in _OWN_CONFIG:
+                Git(fresh).run("config", key, value)
+    listed = folder / "objects" / "info" / "alternates"
+    have = listed.read_text().splitlines() if listed.exists() else []
+    want = [*have, *(str(path) for path in alternates if str(path) not in have)]
+    want = [path for path in want if Path(path).is_dir()]
+    if want != have:
+        atomic.write(listed, "".join(f"{path}\n" for path in want).encode())
+    return git
+
+
+def objects_of(repository: Path) -> Path | None:
+    """The object folder of a user's repository (a work tree, a worktree or a bare one)."""
+    if not repository.is_dir():
+        return None
+    found = Git().run("-C", repository, "rev-parse", "--git-common-dir", ok=(0, 128))
+    if found.code:
+        return None
+    return (repository / found.text / "objects").resolve()
+
+
+def has_commit(git: Git, commit: str) -> bool:
+    """Whether a commit is in the repository, without asking a remote for it."""
+    found = git.run(*_OFFLINE, "cat-file", "-e", f"{commit}^{{commit}}", ok=(0, 1, 128))
+    return found.code == 0
+
+
+class Mirror:
+    """The bare, blobless mirror of one upstream's git repository, shared between projects."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url = folder, url
+        self.git = Git(folder)
+
+    @property
+    def exists(self) -> bool:
+        return (self.folder / "HEAD").exists()
+
+    def fetch(self, report: Report) -> None:
+        """Make the mirror, or bring it up to date: all branches and tags, full history, no blobs."""
+        if not self.exists:
+            with atomic.new_folder(self.folder) as fresh:
+                Git().run("init", "--quiet", "--bare", "--initial-branch=none", str(fresh))
+                for key, value in (
+                    ("remote.origin.url", self.url),
+                    ("remote.origin.fetch", "+refs/heads/*:refs/heads/*"),
+                    ("remote.origin.promisor", "true"),
+                    ("remote.origin.partialCloneFilter", "blob:none"),
+                    ("extensions.partialClone", "origin"),
+                    ("core.repositoryFormatVersion", "1"),
+                ):
+                    Git(fresh).run("config", key, value)
+        self.git.run("config", "remote.origin.url", self.url)
+        self._network(
+            "fetch", "--progress", "--prune", "--tags", "--force", "--filter=blob:none", "origin",
+            report=report,
+        )
+
+    def fetch_blobs(self, tree: str, report: Report) -> int:
+        """Bring every object of `tree` that is missing here, in one request; how many."""
+        listed = self.git.run("rev-list", "--objects", "--no-walk", "--missing=print", tree)
+        missing = [line[1:41] for line in listed.out.splitlines() if line.startswith(b"?")]
+        if missing:
+            self._network(
+                "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--progress", "--no-tags",
+                "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "origin",
+                "--stdin", stdin=b"\n".join(missing) + b"\n", report=report,
+            )
+        return len(missing)
+
+    def resolve(self, revision: str) -> str | None:
+        """The commit that a tag, a branch or a unique prefix means here."""
+        if not self.exists:
+            return None
+        return resolve(self.git, revision)
+
+    def _network(self, *arguments: str, report: Report, stdin: bytes | None = None) -> None:
+        def progress(line: str) -> None:
+            if match := _PERCENT.match(line):
+                report(match[1].strip().lower(), float(match[2]), 100.0)
+
+        try:
+            self.git.run(*arguments, stdin=stdin, user_config=True, on_progress=progress)
+        except GitError as wrong:
+            last = [line for line in wrong.context[1:] if line.strip()]
+            reason = last[-1].removeprefix("fatal: ") if last else wrong.message
+            raise SourceError(f"{self.url} cannot be fetched: {reason}") from None
+
+
+def resolve(git: Git, revision: str) -> str | None:
+    """The full commit id of a revision in a repository, or None."""
+    candidates = [revision]
+    if not re.fullmatch(r"[0-9a-f]{40}", revision):
+        candidates = [f"refs/tags/{revision}", f"refs/tags/v{revision}", f"refs/heads/{revision}"]
+        if re.fullmatch(r"[0-9a-f]{4,39}", revision):
+            candidates.append(revision)
+    for candidate in candidates:
+        found = git.run(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{candidate}^{{commit}}",
+            ok=(0, 1, 128),
+        )
+        if found.code == 0 and found.text != ZERO:
+            return found.text
+    return None

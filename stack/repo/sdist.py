@@ -1,0 +1,180 @@
+"""A release archive as a source: fetched, checked against the pin, and imported as one commit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+from stack.errors import SourceError
+from stack.model.line import Sdist
+from stack.model.objects import EMPTY_TREE, EXECUTABLE, FILE, SYMLINK, Commit, Entry, Person
+from stack.repo.odb import ObjectStore
+
+Report = Callable[[str, float, float | None], None]
+_NOBODY = Person(b"stack", b"stack@localhost", b"0 +0000")
+_SHORT = re.compile(rb"""commit_id\s*=\s*['"](g?[0-9a-f]{7,40})['"]""")
+# What setuptools writes over a project's own setup.cfg when it makes an archive.
+_STUB = re.compile(rb"\A\[egg_info\]\s+tag_build\s*=\s*tag_date\s*=\s*0\s*\Z")
+
+
+def find(package: str, version: str) -> tuple[str, str]:
+    """URL and file name of a package's sdist on the configured index (`PIP_INDEX_URL`, else PyPI).
+
+    Raises `SourceError` where the index cannot be reached or has no such archive.
+    """
+    import unearth
+    from unearth.errors import UnpackError
+
+    links = os.environ.get("PIP_FIND_LINKS", "").split()
+    index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple/")
+    finder = unearth.PackageFinder(
+        index_urls=[] if os.environ.get("PIP_NO_INDEX") else [index],
+        find_links=[Path(link).as_uri() if link.startswith("/") else link for link in links],
+        no_binary=[package],
+    )
+    try:
+        best = finder.find_best_match(f"{package}=={version}", allow_yanked=True).best
+    except (OSError, UnpackError, *_network_errors()) as wrong:
+        raise SourceError(f"{index} cannot be reached: {_short(wrong)}") from None
+    if best is None:
+        raise SourceError(f"{index} has no source archive of {package} {version}")
+    return best.link.normalized, best.link.filename
+
+
+def fetch(package: str, version: str, sha256: str | None, folder: Path, report: Report) -> Path:
+    """The archive in the cache `folder`, downloaded if it is not there; its digest is checked."""
+    held = folder / f"{package}-{version}.tar.gz"
+    if held.exists():
+        if sha256 is None or digest(held) == sha256:
+            return held
+        held.unlink()
+    url, _ = find(package, version)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{held.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        _download(url, part, f"{package}-{version}.tar.gz", report)
+        found = digest(part)
+        if sha256 is not None and found != sha256:
+            raise SourceError(
+                f"{package} {version}: the archive is not the pinned one",
+                context=[f"pinned  sha256 {sha256}", f"found   sha256 {found}", f"from    {url}"],
+                hint="do not use it; if the release was replaced, add a new line for it",
+            )
+        os.replace(part, held)
+    finally:
+        part.unlink(missing_ok=True)
+    return held
+
+
+def _download(url: str, target: Path, label: str, report: Report) -> None:
+    from unearth.fetchers.sync import PyPIClient
+
+    try:
+        with PyPIClient(follow_redirects=True) as client, client.get_stream(url) as response:
+            response.raise_for_status()
+            total = float(response.headers.get("content-length", 0)) or None
+            done = 0.0
+            with target.open("wb") as file:
+                for chunk in response.iter_bytes(1 << 18):
+                    file.write(chunk)
+                    done += len(chunk)
+                    report(label, done, total)
+    except _network_errors() as wrong:
+        raise SourceError(f"{url} cannot be fetched: {_short(wrong)}") from None
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    import httpx2
+
+    return (httpx2.HTTPError,)
+
+
+def _short(wrong: Exception) -> str:
+    return str(wrong).splitlines()[0][:160] if str(wrong) else type(wrong).__name__
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read(archive: Path, odb: ObjectStore) -> tuple[str, str | None]:
+    """Put an archive's files into `odb`; the tree id, and the commit that `_version.py` names.
+
+    Generated files (`PKG-INFO`, `*.egg-info/`, setuptools' `setup.cfg` stub, `_version.py`) are
+    left out, so that the tree is upstream's own. A file is executable where its owner may execute
+    it. Anything that is not a file or folder inside the archive's one top folder is refused.
+    """
+    changes: dict[bytes, Entry | None] = {}
+    short: str | None = None
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                path = _inside(member, archive)
+                if path is None or member.isdir():
+                    continue
+                if member.issym():
+                    target = member.linkname.encode()
+                    changes[path] = Entry(SYMLINK, odb.add("blob", target))
+                    continue
+                file = tar.extractfile(member)
+                data = file.read() if file else b""
+                if path.endswith(b"/_version.py") and (match := _SHORT.search(data)):
+                    short = match[1].decode()
+                if not _generated(path, data):
+                    mode = EXECUTABLE if member.mode & 0o100 else FILE
+                    changes[path] = Entry(mode, odb.add("blob", data))
+    except (tarfile.TarError, EOFError, OSError) as wrong:
+        raise SourceError(f"{archive}: damaged archive: {_short(wrong)}") from None
+    return odb.edit(EMPTY_TREE, changes), short
+
+
+def _inside(member: tarfile.TarInfo, archive: Path) -> bytes | None:
+    """A member's path under the top folder; None for the folder itself; refuse everything odd."""
+    name = member.name
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
+        raise SourceError(f"{archive}: a path outside the archive's folder: {ascii(name)}")
+    if any(part.lower() == ".git" for part in parts):
+        raise SourceError(f"{archive}: a path into .git: {ascii(name)}")
+    if not (member.isreg() or member.isdir() or member.issym()):
+        raise SourceError(f"{archive}: neither a file nor a folder: {ascii(name)}")
+    rest = "/".join(part for part in parts[1:] if part not in ("", "."))
+    return rest.encode() or None
+
+
+def _generated(path: bytes, data: bytes) -> bool:
+    top, _, rest = path.partition(b"/")
+    if path == b"PKG-INFO" or (rest and top.endswith(b".egg-info")):
+        return True
+    if path == b"setup.cfg":
+        return _STUB.match(data) is not None
+    return path.endswith(b"/_version.py") and _SHORT.search(data) is not None
+
+
+def import_pin(archive: Path, package: str, sdist: Sdist, tree: str, odb: ObjectStore) -> str:
+    """Import the archive of a pin; the id of its base commit, which depends on nothing else.
+
+    Raises `SourceError` where the archive's commit or tree is not the pin's.
+    """
+    found, short = read(archive, odb)
+    if sdist.short and short != sdist.short:
+        raise SourceError(
+            f"{archive}: names commit {short}, but the pin is {sdist.short}",
+            hint="the series.toml of this line and the archive do not belong together",
+        )
+    if found != tree:
+        raise SourceError(
+            f"{archive}: its tree is {found}, but the pin's is {tree}",
+            hint="stack doctor; the archive may be incomplete",
+        )
+    commit = Commit(
+        tree=tree, parents=(), author=_NOBODY, committer=_NOBODY,
+        message=f"{package} {sdist.version}\n\nsdist sha256 {sdist.sha256}\n".encode(),
+    )
+    return odb.add("commit", commit.render())

@@ -1,0 +1,185 @@
+"""A worktree that belongs to stack: moved from commit to commit without losing anybody's work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from stack.errors import StateError
+from stack.model.objects import EMPTY_TREE, SYMLINK, Entry
+from stack.repo.client import Git
+from stack.repo.odb import ObjectStore
+
+
+class Workspace:
+    """The worktree `folder/tree` of a line, attached to the branch named like the line's label."""
+
+    def __init__(self, repository: Git, folder: Path, branch: str) -> None:
+        self.repository = repository
+        self.folder = folder
+        self.tree = folder / "tree"
+        self.branch = f"refs/heads/{branch}"
+
+    @property
+    def exists(self) -> bool:
+        return (self.tree / ".git").exists()
+
+    @property
+    def git(self) -> Git:
+        """Git on the worktree's own HEAD and index."""
+        return Git(self._git_dir())
+
+    def _git_dir(self) -> Path:
+        text = (self.tree / ".git").read_text()
+        return Path(text.removeprefix("gitdir:").strip())
+
+    def head(self) -> str | None:
+        """The commit that the worktree stands at."""
+        if not self.exists:
+            return None
+        found = self.git.run("rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1, 128))
+        return found.text or None
+
+    def edited(self) -> list[str]:
+        """Tracked files that differ from HEAD, and operations that a user's git has under way."""
+        if not self.exists:
+            return []
+        status = self.git.run(
+            "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames",
+            worktree=self.tree,
+        )
+        found = [
+            os.fsdecode(entry[3:]) for entry in status.out.split(b"\0") if len(entry) > 3
+        ]
+        found += [
+            f"({name} in progress)"
+            for name in ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD")
+            if (self._git_dir() / name).exists()
+        ]
+        return found
+
+    def create(self, commit: str) -> None:
+        """Make the worktree at `commit`; what a killed attempt left there is removed."""
+        if self.tree.exists():
+            shutil.rmtree(self.tree)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.repository.run("worktree", "prune", "--expire=now")
+        self.repository.run(
+            "worktree", "add", "--quiet", "--force", "--no-checkout", "--detach", str(self.tree),
+            commit,
+        )
+        self.git.run("read-tree", "--reset", "-u", commit, worktree=self.tree)
+
+    def attach(self, commit: str, old: str | None) -> None:
+        """Point the line's branch and the worktree's HEAD at `commit`."""
+        self.repository.run("update-ref", "-m", "stack", self.branch, commit)
+        self.git.run("symbolic-ref", "-m", "stack", "HEAD", self.branch)
+
+    def move(self, old: str, new: str) -> None:
+        """Bring index and files from `old` to `new`; refused as a whole where work would be lost."""
+        done = self.git.run(
+            "read-tree", "-m", "-u", "--exclude-per-directory=.gitignore", old, new,
+            worktree=self.tree, ok=(0, 128),
+        )
+        if done.code:
+            lines = done.err.decode("utf-8", "replace").strip().splitlines()
+            raise StateError(
+                f"{self.tree}: the worktree holds files that this would overwrite",
+                context=lines[:6], hint="move or commit them, then run the same command again",
+            )
+
+    def finish_move(self, odb: ObjectStore, old: str | None, new: str) -> None:
+        """Complete a move that was killed: every file on the way becomes what `new` has.
+
+        A file that is neither what `old` has, nor what `new` has, nor the beginning of it (a write
+        that was cut) is somebody's work: `StateError` names it, and nothing is changed.
+        """
+        before = odb.commit(old).tree if old else EMPTY_TREE
+        after = odb.commit(new).tree
+        changed = odb.changed(before, after)
+        foreign = [
+            os.fsdecode(path)
+            for path, (left, right) in changed.items()
+            if not self._ours(odb, path, left, right)
+        ]
+        if foreign:
+            raise StateError(
+                f"{self.tree}: a command was killed here, and these files were edited since",
+                context=sorted(foreign)[:6],
+                hint="move them aside, then run the same command again",
+            )
+        (self._git_dir() / "index.lock").unlink(missing_ok=True)
+        for name in ("HEAD.lock",):
+            (self._git_dir() / name).unlink(missing_ok=True)
+        self.git.run("read-tree", new)
+        wanted = [path for path, (_, right) in changed.items() if right is not None]
+        for path, (_, right) in changed.items():
+            if right is None:
+                _remove(self.tree, path)
+        self.git.run(
+            "checkout-index", "--force", "-z", "--stdin", worktree=self.tree,
+            stdin=b"\0".join(wanted) + b"\0" if wanted else b"",
+        )
+        self.git.run("update-index", "-q", "--refresh", worktree=self.tree, ok=(0, 1))
+
+    def _ours(
+        self, odb: ObjectStore, path: bytes, left: Entry | None, right: Entry | None
+    ) -> bool:
+        full = os.path.join(os.fsencode(self.tree), path)
+        try:
+            data = os.fsencode(os.readlink(full)) if os.path.islink(full) else Path(os.fsdecode(full)).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except IsADirectoryError:
+            return False
+        if left is not None and data == odb.blob(left.oid):
+            return True
+        if right is None:
+            return False
+        new = odb.blob(right.oid)
+        return data == new or (right.mode != SYMLINK and new.startswith(data))
+
+    def commits(self, base: str) -> list[str]:
+        """The commits from `base` (not included) to HEAD, oldest first.
+
+        Raises `StateError` where HEAD does not descend from `base`, or history has merges.
+        """
+        head = self.head()
+        listed = self.git.run("rev-list", "--reverse", "--parents", f"{base}..HEAD")
+        rows = [line.split() for line in listed.text.splitlines()]
+        merges = [row[0] for row in rows if len(row) > 2]
+        if merges:
+            raise StateError(
+                f"{self.tree}: commit {merges[0][:12]} is a merge, which a series cannot hold",
+                hint="rebase the workspace into a straight line",
+            )
+        first = rows[0][1] if rows and len(rows[0]) > 1 else head
+        if first != base:
+            raise StateError(
+                f"{self.tree}: HEAD does not stand on the pin {base[:12]}",
+                hint="git rebase it onto the pin, or stack apply to start again",
+            )
+        return [row[0] for row in rows]
+
+
+def _remove(tree: Path, path: bytes) -> None:
+    """Remove a file and the folders that it leaves empty."""
+    full = Path(os.fsdecode(os.path.join(os.fsencode(tree), path)))
+    full.unlink(missing_ok=True)
+    for parent in full.parents:
+        if parent == tree:
+            break
+        try:
+            parent.rmdir()
+        except OSError:
+            break
+
+
+def snapshot(odb: ObjectStore, files: Sequence[tuple[str, bytes]]) -> str:
+    """The tree id of a folder of plain files, kept in `odb`."""
+    changes: dict[bytes, Entry | None] = {
+        name.encode(): Entry(0o100644, odb.add("blob", data)) for name, data in files
+    }
+    return odb.edit(EMPTY_TREE, changes)
