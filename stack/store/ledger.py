@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -13,11 +15,17 @@ from stack.errors import SchemaTooNew
 from stack.model.trial import LEDGER_SCHEMA, Machine, Record, Trial, VerdictRecord
 from stack.store import atomic
 
-_FILES = {Trial: "trials.jsonl", VerdictRecord: "verdicts.jsonl", Machine: "machines.jsonl"}
+Kind = TypeVar("Kind", Trial, VerdictRecord, Machine)
+_FILES: dict[type[Record], str] = {
+    Trial: "trials.jsonl", VerdictRecord: "verdicts.jsonl", Machine: "machines.jsonl",
+}
 
 
 class _Head(msgspec.Struct):
     schema: int
+
+
+_schema = msgspec.json.Decoder(_Head)
 
 
 class Ledger:
@@ -43,7 +51,7 @@ class Ledger:
                 data = b"\n" + data
             written = os.write(handle, data)
             if written != len(data):
-                raise OSError(28, "no space left for the record", str(path))
+                raise OSError(errno.ENOSPC, "no space left for the record", str(path))
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -52,14 +60,36 @@ class Ledger:
 
     def trials(self, warn: Callable[[str], None]) -> Iterator[Trial]:
         """Every whole trial, oldest first."""
-        return self._read("trials.jsonl", Trial, warn)
+        return self._read(Trial, warn)
 
     def verdicts(self, warn: Callable[[str], None]) -> Iterator[VerdictRecord]:
         """Every whole verdict, oldest first."""
-        return self._read("verdicts.jsonl", VerdictRecord, warn)
+        return self._read(VerdictRecord, warn)
 
     def machines(self, warn: Callable[[str], None]) -> Iterator[Machine]:
         """Every whole fingerprint, oldest first."""
-        return self._read("machines.jsonl", Machine, warn)
+        return self._read(Machine, warn)
 
-    def _read[Kind: (Trial, VerdictRecord, Machine)](self) -> None: ...
+    def _read(self, kind: type[Kind], warn: Callable[[str], None]) -> Iterator[Kind]:
+        path = self.folder / _FILES[kind]
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return
+        decoder = msgspec.json.Decoder(kind)
+        for number, line in enumerate(data.split(b"\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                found = _schema.decode(line).schema
+                if found > LEDGER_SCHEMA:
+                    raise SchemaTooNew(
+                        f"{path}:{number}: schema {found} is newer than {LEDGER_SCHEMA}, the "
+                        "newest that this release reads",
+                        hint="upgrade stack",
+                    )
+                record = decoder.decode(line)
+            except msgspec.DecodeError:
+                warn(f"{path}:{number}: a record that was not written to its end is left out")
+                continue
+            yield record
