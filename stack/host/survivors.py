@@ -1,0 +1,45 @@
+"""Ends processes that outlived their trial, also those that left its process group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+_WAIT = 5.0
+
+
+def marked(mark: bytes) -> list[int]:
+    """The processes of this user that were started with `mark` (`NAME=value`, or the beginning).
+
+    A process has the environment that it was started with, whatever session or group it moved
+    to. Where there is no /proc, the answer is empty.
+    """
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        if pid == os.getpid():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if environment.startswith(mark) or b"\0" + mark in environment:
+            found.append(pid)
+    return found
+
+
+def end(mark: bytes) -> int:
+    """Kill every process that carries `mark`, and those they start meanwhile; how many."""
+    ended: set[int] = set()
+    deadline = time.monotonic() + _WAIT
+    while (found := marked(mark)) and time.monotonic() < deadline:
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
+            ended.add(pid)
+        time.sleep(0.02)
+    return len(ended)
