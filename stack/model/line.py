@@ -59,11 +59,15 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `series.toml` says; `patch` is in order, and order is meaning."""
+    """What `series.toml` says; `patch` is in order, and order is meaning.
+
+    `context` is the number of context lines with which `export` writes hunks.
+    """
 
     schema: int
     upstream: Name
     pin: Pin
+    context: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3
     patch: tuple[Member, ...] = ()
 
     @property

@@ -32,19 +32,11 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     stack_version: str
 
 
-class Journal(msgspec.Struct, frozen=True, kw_only=True):
-    """A workspace on its way from one commit to another; it is there only while that happens."""
-
-    schema: int = JOURNAL_SCHEMA
-    old: str | None
-    new: str
-    receipt: Receipt | None
-
-
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One change by a verb, with what undo needs: files and heads before and after.
 
-    `before` and `after` map a line to `{"head": commit or None, "files": tree id or None}`.
+    `before` and `after` map a line to its `head` (commit), `files` (tree id) and `receipt` (text),
+    each None where there was none.
     """
 
     schema: int = OPERATION_SCHEMA

@@ -11,118 +11,26 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from stack.model.literals import SHORTEST, Alternatives, required
+
 BLOCK = 1 << 20
-SHORTEST = 4
-"""A literal below this many bytes is too common to search for."""
-
-_OPTIONAL = re.compile(rb"[?*]|\{\d*,?\d*\}")
-
 _SCAN_COST = 0.7
 _HIT_COST = 80.0
 """Nanoseconds for a byte passed over and for a first byte found, as measured on CPython 3.11."""
-
-
-def literal_runs(pattern: bytes) -> list[list[bytes]]:
-    """The literals that a match must contain: for each top-level alternative, all its runs.
-
-    An alternative without a run of `SHORTEST` bytes, or inline flags, gives an empty list for it.
-    """
-    if b"(?" in pattern and re.match(rb"\(\?[aiLmsux]+[-:)]", pattern):
-        return [[]]
-    alternatives: list[list[bytes]] = []
-    runs: list[bytes] = []
-    run = bytearray()
-    i, size = 0, len(pattern)
-
-    def close() -> None:
-        if len(run) >= SHORTEST:
-            runs.append(bytes(run))
-        run.clear()
-
-    while i < size:
-        char = pattern[i : i + 1]
-        if char == b"\\":
-            escaped = pattern[i + 1 : i + 2]
-            i += 2
-            if escaped.isalnum():
-                close()
-                i = _after_escape(pattern, i, escaped)
-                continue
-            run += escaped
-        elif char == b"|":
-            close()
-            alternatives.append(list(runs))
-            runs.clear()
-            i += 1
-        elif char == b"(":
-            close()
-            i = _after_group(pattern, i)
-        elif char == b"[":
-            close()
-            i = _after_class(pattern, i)
-        elif quantifier := _OPTIONAL.match(pattern, i):
-            del run[-1:]
-            close()
-            i = quantifier.end()
-        elif char in b".^$+{":
-            close()
-            i += 1
-        else:
-            run += char
-            i += 1
-    close()
-    alternatives.append(list(runs))
-    return alternatives
-
-
-def _after_escape(pattern: bytes, i: int, escaped: bytes) -> int:
-    """Step over what belongs to `\\x41`, `\\012`, `\\u....` or a group number."""
-    if escaped == b"x":
-        return i + 2
-    while escaped.isdigit() and pattern[i : i + 1].isdigit():
-        i += 1
-    return i
-
-
-def _after_class(pattern: bytes, i: int) -> int:
-    """The index behind the character class that opens at `i`."""
-    i += 1
-    if pattern[i : i + 1] == b"^":
-        i += 1
-    i += 1  # a `]` that comes first is a member
-    if pattern[i - 1 : i] == b"\\":
-        i += 1
-    while pattern[i : i + 1] != b"]":
-        i += 2 if pattern[i : i + 1] == b"\\" else 1
-    return i + 1
-
-
-def _after_group(pattern: bytes, i: int) -> int:
-    """The index behind the group that opens at `i`."""
-    depth = 0
-    while True:
-        char = pattern[i : i + 1]
-        if char == b"[":
-            i = _after_class(pattern, i)
-            continue
-        depth += (char == b"(") - (char == b")")
-        i += 2 if char == b"\\" else 1
-        if not depth:
-            return i
 
 
 class Needles:
     """Searches that find every line on which one of the patterns can match."""
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
-        self._alternatives: list[list[bytes]] = []
+        self._alternatives: Alternatives = []
         self._raw: list[re.Pattern[bytes]] = []
         for pattern in patterns:
-            found = literal_runs(pattern)
+            found = required(pattern)
             if all(found):
                 self._alternatives += found
             else:
-                self._raw.append(re.compile(pattern))
+                self._raw.append(re.compile(pattern, re.MULTILINE))
 
     def searches(self, sample: bytes) -> list[re.Pattern[bytes]]:
         """Compiled searches, with first bytes that are rare in `sample`."""

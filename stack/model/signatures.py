@@ -11,6 +11,7 @@ import msgspec
 from stack.model.ending import Ending, judge
 from stack.model.findings import Diagnosis, Finding
 from stack.model.loglines import Traces, clean
+from stack.model.literals import required
 from stack.model.scan import Needles, Scanner
 
 _OUTCOME = re.compile(r"(blocked|stalled|degraded|quality|warning):[a-z0-9_]+|ok|progress")
@@ -41,14 +42,16 @@ class Catalogue:
 
     def __init__(self, signatures: Iterable[Signature]) -> None:
         self.signatures = tuple(signatures)
-        self.compiled = []
+        self.compiled: list[tuple[Signature, re.Pattern[bytes], tuple[bytes, ...]]] = []
         for signature in self.signatures:
             if not _OUTCOME.fullmatch(signature.outcome):
                 raise ValueError(f"signature {signature.name}: no such class: {signature.outcome}")
             try:
-                self.compiled.append((signature, re.compile(signature.pattern.encode())))
+                pattern = re.compile(signature.pattern.encode())
             except re.error as error:
                 raise ValueError(f"signature {signature.name}: bad pattern: {error}") from error
+            certain = [max(runs, key=len, default=b"") for runs in required(pattern.pattern)]
+            self.compiled.append((signature, pattern, tuple(certain)))
 
     @classmethod
     def load(cls, *documents: Mapping[str, Any]) -> Catalogue:
@@ -91,7 +94,9 @@ class Classifier:
         text = clean(raw)
         quoted = self._traces.quotes(text)
         known = False
-        for signature, pattern in self._catalogue.compiled:
+        for signature, pattern, certain in self._catalogue.compiled:
+            if not any(literal in raw for literal in certain):
+                continue
             match = pattern.search(raw)
             if match is None:
                 continue

@@ -11,6 +11,7 @@ from stack.errors import StateError
 from stack.model.objects import EMPTY_TREE, SYMLINK, Entry
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
+from stack.store import atomic
 
 
 class Workspace:
@@ -72,7 +73,22 @@ class Workspace:
         )
         self.git.run("read-tree", "--reset", "-u", commit, worktree=self.tree)
 
-    def attach(self, commit: str, old: str | None) -> None:
+    def remove(self) -> None:
+        """Remove the worktree; `StateError` where files stand in it that git does not know."""
+        if self.tree.exists():
+            listed = self.git.run(
+                "ls-files", "-z", "--others", "--exclude-standard", worktree=self.tree
+            )
+            others = [os.fsdecode(name) for name in listed.out.split(b"\0") if name]
+            if others:
+                raise StateError(
+                    f"{self.tree}: the worktree holds files that git does not know",
+                    context=others[:6], hint="move them away, then run the same command again",
+                )
+            atomic.discard(self.tree)
+        self.repository.run("worktree", "prune", "--expire=now")
+
+    def attach(self, commit: str) -> None:
         """Point the line's branch and the worktree's HEAD at `commit`."""
         self.repository.run("update-ref", "-m", "stack", self.branch, commit)
         self.git.run("symbolic-ref", "-m", "stack", "HEAD", self.branch)
@@ -110,8 +126,7 @@ class Workspace:
                 context=sorted(foreign)[:6],
                 hint="move them aside, then run the same command again",
             )
-        (self._git_dir() / "index.lock").unlink(missing_ok=True)
-        for name in ("HEAD.lock",):
+        for name in ("index.lock", "HEAD.lock"):
             (self._git_dir() / name).unlink(missing_ok=True)
         self.git.run("read-tree", new)
         wanted = [path for path, (_, right) in changed.items() if right is not None]

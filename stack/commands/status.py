@@ -1,0 +1,48 @@
+"""`stack status`: the workspaces against the patch files."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from stack import options
+from stack.console import Console
+from stack.context import Answer, Context, Verb
+from stack.flows import status as flow
+
+
+@click.command(short_help="Compare the workspaces with the patch files")
+@options.choose_line
+@click.option("--check", is_flag=True, help="Exit 1 unless every workspace that exists is clean")
+def command(upstream: str | None, line: str | None, check: bool) -> Verb:
+    """Compare the workspaces with the patch files.
+
+    clean: they say the same. edited: uncommitted work. ahead: commits to export. behind: patch
+    files to apply. diverged: both. absent: never applied here.
+    """
+
+    def run(ctx: Context) -> Answer:
+        project = ctx.project
+        if line or (upstream and "@" in upstream):
+            series = options.find_line(project, upstream, line).series
+            rows = [flow.line_status(project, series.upstream, series.pin.label)]
+        else:
+            rows = flow.status(project, (project.upstream(upstream)[0],) if upstream else None)
+        cut_off = flow.pending(project.paths)
+        off = cut_off or any(row.state not in ("clean", "absent") for row in rows)
+
+        def show(console: Console) -> None:
+            width = max((len(row.line) for row in rows), default=0)
+            for row in rows:
+                word = row.state if row.state == "absent" else f"{row.state}, {row.applied} applied"
+                text = f"{row.line.ljust(width)}  {row.pin}  {word}"
+                console.out(text + "".join(f"\n    {note}" for note in row.notes))
+            if not rows:
+                console.say("no lines yet: stack line add NAME@REV")
+            if cut_off:
+                console.warn("a command was killed here; the next change completes what it began")
+
+        data = {"lines": msgspec.to_builtins(rows), "cut_off": cut_off}
+        return Answer(data=data, show=show, exit_code=1 if check and off else 0)
+
+    return run

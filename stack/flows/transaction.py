@@ -1,0 +1,256 @@
+"""Every change goes through here: patch files, worktree, refs and log move together or not at all.
+
+A journal is written first and removed last. Whoever takes the lock next and finds one completes
+the change from it (`recover`), so a process killed at any point leaves the old state or the new
+one. Work of the user's that stands in the way is never overwritten: it is named, and we stop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from stack.errors import StateError
+from stack.flows.events import Emit, Said
+from stack.model.records import JOURNAL_SCHEMA, Operation, Receipt
+from stack.repo import operations
+from stack.repo.client import Git
+from stack.repo.mirror import ensure_repository
+from stack.repo.odb import ObjectStore
+from stack.repo.workspace import Workspace, snapshot
+from stack.store import atomic, lock
+from stack.store.project import SERIES, Project
+
+RECEIPT = "receipt.json"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of one line; a field that is not set stays as it is.
+
+    `files` are all files of the line's folder by name, None for no line; `head` is the commit for
+    the workspace, None for no workspace.
+    """
+
+    upstream: str
+    label: str
+    files: Mapping[str, bytes] | None | UnsetType = UNSET
+    head: str | None | UnsetType = UNSET
+    receipt: Receipt | None | UnsetType = UNSET
+
+    @property
+    def id(self) -> str:
+        return f"{self.upstream}/{self.label}"
+
+
+class Journal(msgspec.Struct, frozen=True, kw_only=True):
+    """A change on its way; it is on disk only while the change happens."""
+
+    schema: int = JOURNAL_SCHEMA
+    upstream: str
+    label: str
+    old_files: str | None
+    new_files: str | None
+    old_head: str | None
+    new_head: str | None
+    receipt: Receipt | None
+    operation: str
+
+
+@contextmanager
+def writing(project: Project, what: str, emit: Emit) -> Iterator[None]:
+    """Hold the project's lock, and complete what a killed process left, before changing anything."""
+    project.paths.ensure_state()
+    with lock.hold(
+        project.paths.lock, what, wait=30, on_wait=lambda who: emit(Said(f"waiting: {who}"))
+    ):
+        recover(project, emit)
+        yield
+
+
+def workspace_of(project: Project, upstream: str, label: str) -> Workspace:
+    """The workspace of a line, whether or not it exists yet."""
+    git = ensure_repository(project.paths.repository(upstream))
+    return Workspace(git, project.paths.workspace(upstream, label), label)
+
+
+def read_receipt(project: Project, upstream: str, label: str) -> Receipt | None:
+    """What was applied in a workspace; None where nothing was."""
+    path = project.paths.workspace(upstream, label) / RECEIPT
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Receipt)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as wrong:
+        raise StateError(
+            f"{project.shown(path)}: damaged: {wrong}", hint="remove the file and stack apply again"
+        ) from None
+
+
+def line_files(folder: Path) -> dict[str, bytes] | None:
+    """The series file and patch files of a line's folder; None where there is no line."""
+    if not (folder / SERIES).is_file():
+        return None
+    wanted = [folder / SERIES, *sorted(folder.glob("*.patch"))]
+    return {path.name: path.read_bytes() for path in wanted}
+
+
+def commit(
+    project: Project, odb: ObjectStore, change: Change, command: tuple[str, ...], summary: str,
+    *, undoes: int | None = None, redoes: int | None = None,
+) -> Operation | None:
+    """Make a change happen; None where everything is already as it should be.
+
+    The caller holds the project's lock (`writing`) and has found the workspace free of edits.
+    """
+    workspace = workspace_of(project, change.upstream, change.label)
+    now = _state(project, workspace, change)
+    then = (
+        now[0] if change.files is UNSET else change.files,
+        now[1] if change.head is UNSET else change.head,
+        now[2] if change.receipt is UNSET else change.receipt,
+    )
+    if now == then:
+        return None
+    before, after = (_recorded(odb, *state) for state in (now, then))
+    done = operations.read(workspace.repository)
+    seconds = int(time.time())
+    operation = Operation(
+        number=done[-1].number + 1 if done else 1, command=command, summary=summary,
+        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)), upstream=change.upstream,
+        before={change.id: before}, after={change.id: after}, undoes=undoes, redoes=redoes,
+    )
+    oid = operations.record(odb, operations.tip(workspace.repository), operation, seconds)
+    odb.write()
+    journal = Journal(
+        upstream=change.upstream, label=change.label, old_files=before["files"],
+        new_files=after["files"], old_head=now[1], new_head=then[1], receipt=then[2],
+        operation=oid,
+    )
+    path = _journal_path(project)
+    atomic.write(path, msgspec.json.encode(journal))
+    try:
+        _check_files(project, odb, journal)
+        _move(workspace, odb, journal, fresh=True)
+    except StateError:
+        path.unlink()  # refused as a whole: nothing has moved yet
+        raise
+    _settle(project, workspace, odb, journal)
+    path.unlink()
+    return operation
+
+
+def _state(
+    project: Project, workspace: Workspace, change: Change
+) -> tuple[Mapping[str, bytes] | None, str | None, Receipt | None]:
+    """Files, head and receipt of a line as they are now."""
+    return (
+        line_files(project.paths.line(change.upstream, change.label)),
+        workspace.head(),
+        read_receipt(project, change.upstream, change.label),
+    )
+
+
+def _recorded(
+    odb: ObjectStore, files: Mapping[str, bytes] | None, head: str | None, receipt: Receipt | None
+) -> dict[str, str | None]:
+    """A line's state as the operation log keeps it."""
+    return {
+        "files": None if files is None else snapshot(odb, sorted(files.items())),
+        "head": head,
+        "receipt": None if receipt is None else msgspec.json.encode(receipt).decode(),
+    }
+
+
+def recover(project: Project, emit: Emit) -> None:
+    """Complete the change of a process that was killed, if there is one."""
+    path = _journal_path(project)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    journal = msgspec.json.decode(data, type=Journal)
+    workspace = workspace_of(project, journal.upstream, journal.label)
+    _free_refs(workspace.repository)
+    with ObjectStore(workspace.repository) as odb:
+        _check_files(project, odb, journal)
+        _move(workspace, odb, journal, fresh=False)
+        _settle(project, workspace, odb, journal)
+    path.unlink()
+    atomic.sweep(project.paths.line(journal.upstream, journal.label))
+    emit(Said(f"completed a change of {journal.upstream}/{journal.label} that had been cut off"))
+
+
+def _move(workspace: Workspace, odb: ObjectStore, journal: Journal, *, fresh: bool) -> None:
+    """Bring the worktree from the old head to the new one; refuses where work would be lost."""
+    old, new = journal.old_head, journal.new_head
+    if old == new:
+        return
+    if new is None:
+        workspace.remove()
+        return
+    if old is None and (fresh or workspace.head() is None):
+        workspace.create(new)
+    elif fresh and old is not None:
+        workspace.move(old, new)
+    else:
+        workspace.finish_move(odb, old, new)
+    workspace.attach(new)
+
+
+def _settle(project: Project, workspace: Workspace, odb: ObjectStore, journal: Journal) -> None:
+    """Files, receipt and log follow the worktree. Every step can be repeated."""
+    _publish(project, odb, journal)
+    receipt = workspace.folder / RECEIPT
+    if journal.receipt is None:
+        receipt.unlink(missing_ok=True)
+    else:
+        atomic.write(receipt, msgspec.json.format(msgspec.json.encode(journal.receipt)))
+    workspace.repository.run("update-ref", operations.REF, journal.operation)
+
+
+def _check_files(project: Project, odb: ObjectStore, journal: Journal) -> None:
+    """Every file of the line is what it was or what it is to be; an edited one stops everything."""
+    folder = project.paths.line(journal.upstream, journal.label)
+    old = operations.files_of(odb, journal.old_files)
+    new = operations.files_of(odb, journal.new_files)
+    for name in sorted(old.keys() | new.keys()):
+        path = folder / name
+        now = path.read_bytes() if path.is_file() else None
+        if now not in (old.get(name), new.get(name)):
+            raise StateError(
+                f"{project.shown(path)}: edited while a command was at work on it",
+                hint="move the file aside, then run the same command again",
+            )
+
+
+def _publish(project: Project, odb: ObjectStore, journal: Journal) -> None:
+    """Make the line's folder hold the new files."""
+    if journal.old_files == journal.new_files:
+        return
+    folder = project.paths.line(journal.upstream, journal.label)
+    old = operations.files_of(odb, journal.old_files)
+    new = operations.files_of(odb, journal.new_files)
+    # series.toml after the patches that it names, and before those go that it no longer names
+    for name in sorted(new, key=lambda name: name == SERIES):
+        atomic.write_if_changed(folder / name, new[name])
+    for name in sorted(old.keys() - new.keys(), key=lambda name: name != SERIES):
+        (folder / name).unlink(missing_ok=True)
+    if not new and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _free_refs(git: Git) -> None:
+    """Remove the lock files of refs that a killed git left; we hold the project's lock."""
+    assert git.git_dir is not None
+    for name in ("refs/heads", "refs/stack"):
+        for held in (git.git_dir / name).rglob("*.lock"):
+            held.unlink(missing_ok=True)
+
+
+def _journal_path(project: Project) -> Path:
+    return project.paths.state / "journal.json"

@@ -1,0 +1,132 @@
+"""What stands in an environment's site-packages: sizes, links, versions, and edited files."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distributions
+from pathlib import Path
+
+import msgspec
+
+RECORD = "RECORD"
+
+
+class Extent(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a folder holds: files, bytes, and the files that share their inode with another."""
+
+    files: int
+    size: int
+    hard_links: tuple[str, ...]
+
+
+def measure(folder: Path) -> Extent:
+    """Walk a folder once; links are not followed."""
+    files = size = 0
+    shared: list[str] = []
+    for entry in _entries(str(folder)):
+        status = entry.stat(follow_symlinks=False)
+        files += 1
+        size += status.st_size
+        if status.st_nlink > 1:
+            shared.append(os.path.relpath(entry.path, folder))
+    return Extent(files=files, size=size, hard_links=tuple(sorted(shared)))
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(entry.path)
+            else:
+                yield entry
+
+
+def installed(site_packages: Path) -> tuple[str, ...]:
+    """`name==version` of every distribution, sorted."""
+    found = {f"{dist.name}=={dist.version}" for dist in distributions(path=[str(site_packages)])}
+    return tuple(sorted(found, key=str.lower))
+
+
+def record_digests(site_packages: Path) -> dict[str, str]:
+    """The sha256 of each distribution's RECORD, by the name of its `.dist-info` folder."""
+    return {
+        path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(site_packages.glob(f"*.dist-info/{RECORD}"))
+    }
+
+
+def torch_build(site_packages: Path) -> str | None:
+    """How torch calls itself, `2.13.0+cpu: CPU build` for one; None where there is none.
+
+    Read from `torch/version.py`, since importing torch costs seconds.
+    """
+    try:
+        text = (site_packages / "torch" / "version.py").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    said = dict(re.findall(r"^(\w+)(?::[^=\n]+)? = ['\"]([^'\"]+)['\"]", text, re.MULTILINE))
+    kinds = [f"{name.upper()} {said[name]}" for name in ("cuda", "hip", "xpu") if name in said]
+    return f"{said.get('__version__', '?')}: {', '.join(kinds) or 'CPU'} build"
+
+
+def edited(
+    site_packages: Path, packages: Sequence[str], records: Mapping[str, str]
+) -> list[str]:
+    """Files of import `packages` that are not what was installed, as paths in site-packages.
+
+    `records` are the RECORD digests of the time of installation. A file counts when its content
+    differs, when it is gone, or when nobody installed it; `__pycache__` does not count.
+    """
+    wrong: list[str] = []
+    expected: dict[str, str] = {}
+    for dist_info, digest in records.items():
+        path = site_packages / dist_info / RECORD
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            wrong.append(f"{dist_info}/{RECORD} (gone)")
+            continue
+        if hashlib.sha256(data).hexdigest() != digest:
+            wrong.append(f"{dist_info}/{RECORD}")
+        else:
+            expected |= _listed(data, packages)
+    with ThreadPoolExecutor(max_workers=2) as pool:  # hashing runs outside of the interpreter lock
+        checked = pool.map(lambda item: _compare(site_packages, *item), expected.items())
+        wrong += [text for text in checked if text]
+    for package in packages:
+        folder = site_packages / package
+        if folder.is_dir():
+            for entry in _entries(str(folder)):
+                name = os.path.relpath(entry.path, site_packages)
+                if name not in expected and "__pycache__" not in name.split(os.sep):
+                    wrong.append(f"{name} (added)")
+    return sorted(wrong)
+
+
+def _listed(record: bytes, packages: Sequence[str]) -> dict[str, str]:
+    """The hashed files of `packages` in a RECORD: path to urlsafe base64 of the sha256."""
+    found: dict[str, str] = {}
+    if not any(f"{package}/".encode() in record for package in packages):
+        return found
+    for row in csv.reader(record.decode("utf-8").splitlines()):
+        if len(row) > 1 and row[0].partition("/")[0] in packages:
+            method, _, digest = row[1].partition("=")
+            if method == "sha256":
+                found[row[0]] = digest
+    return found
+
+
+def _compare(site_packages: Path, name: str, digest: str) -> str | None:
+    try:
+        with open(site_packages / name, "rb") as file:
+            found = hashlib.file_digest(file, "sha256").digest()
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{name} (gone)"
+    same = base64.urlsafe_b64encode(found).decode().rstrip("=") == digest
+    return None if same else name

@@ -1,0 +1,197 @@
+"""Making a virtual environment and filling it, with pip or with uv; copies, never hard links."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from packaging.utils import parse_wheel_filename
+
+from stack.host.indexes import Sources
+from stack.host.process import Finished, run
+from stack.model.build import Fetched, Interpreter
+
+Tick = Callable[[float, int], None]
+
+# What a person's shell may carry that would send an installation elsewhere.
+_ASTRAY = (
+    "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "CONDA_PREFIX", "PIP_TARGET",
+    "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV", "PIP_REPORT", "PIP_DRY_RUN", "PIP_LOG",
+    "PIP_NO_DEPS", "PIP_REQUIREMENT", "UV_PROJECT_ENVIRONMENT", "UV_TARGET", "UV_SYSTEM_PYTHON",
+)
+# Ends the installer when we are killed (Linux). Without it the next build still is right, as it
+# works in a folder of another name, but it would share disk and processor with the orphan.
+_BOUND = """
+import os, sys
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9)
+except (OSError, AttributeError, ImportError):
+    pass
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+class Installer:
+    """One attempt at an environment: where it stands, who fills it, and the log of both."""
+
+    def __init__(self, venv: Path, log: Path, tick: Tick) -> None:
+        self.venv = venv
+        self.log = log
+        self.tick = tick
+        self.uv = shutil.which("uv")
+
+    @property
+    def python(self) -> Path:
+        return self.venv / "bin" / "python"
+
+    @property
+    def name(self) -> str:
+        return "uv" if self.uv else "pip"
+
+    def create(self, interpreter: Interpreter) -> Finished:
+        """Make the environment."""
+        if self.uv:
+            argv = [self.uv, "venv", "--offline", "--python", interpreter.path, str(self.venv)]
+        else:
+            argv = [interpreter.path, "-I", "-m", "venv", str(self.venv)]
+        return self._run(argv, {})
+
+    def fetch(self, packages: Sequence[str], sources: Sources, wheels: Path, to: Path) -> Finished:
+        """Resolve `packages`, and put the wheels of the whole closure into the folder `to`.
+
+        What the folder `wheels` holds already is not downloaded again. Only for pip; uv has a
+        cache of its own.
+        """
+        argv = [str(self.python), "-m", "pip", "wheel", "--wheel-dir", str(to)]
+        return self._run([*argv, "--find-links", str(wheels), *packages], _pip(sources))
+
+    def install(
+        self, packages: Sequence[str], sources: Sources, wheels: Path | None = None
+    ) -> Finished:
+        """Fill the environment: from the folder `wheels` alone, or (uv) from the sources."""
+        if self.uv is None:
+            bare = Sources(indexes=(), constraints=sources.constraints)
+            argv = [str(self.python), "-m", "pip", "install", "--no-deps"]
+            return self._run([*argv, "--find-links", str(wheels), *packages], _pip(bare))
+        argv = [
+            self.uv, "pip", "install", "--python", str(self.python), "--link-mode", "copy",
+            "--compile-bytecode", "--index-strategy", "unsafe-best-match",
+        ]
+        for constraint in sources.constraints:
+            argv += ["--constraint", constraint]
+        for links in sources.find_links:
+            argv += ["--find-links", links]
+        return self._run([*argv, *_uv_indexes(sources), *packages], _uv(sources))
+
+    def _run(self, argv: Sequence[str], env: Mapping[str, str]) -> Finished:
+        kept = {name: value for name, value in os.environ.items() if name not in _ASTRAY}
+        return run(
+            [sys.executable, "-I", "-c", _BOUND, *argv], log=self.log, cwd=self.log.parent,
+            env={**kept, "PYTHONNOUSERSITE": "1", **env}, on_tick=self.tick,
+        )
+
+
+def _pip(sources: Sources) -> dict[str, str]:
+    """Our settings for pip, as variables: those outrank its files, where flags only add to them.
+
+    An empty variable counts as unset, so the list of further indexes is never empty.
+    """
+    env = {
+        "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_PROGRESS_BAR": "off",
+        "PIP_USER": "0", "PIP_RETRIES": "2",
+    }
+    if sources.indexes:
+        env["PIP_INDEX_URL"] = sources.indexes[0]
+        env["PIP_EXTRA_INDEX_URL"] = " ".join(sources.indexes[1:] or sources.indexes)
+    else:
+        env["PIP_NO_INDEX"] = "1"
+    return env
+
+
+def _uv_indexes(sources: Sources) -> list[str]:
+    if not sources.indexes:
+        return ["--offline"]
+    argv = ["--default-index", sources.indexes[0]]
+    for index in sources.indexes[1:]:
+        argv += ["--index", index]
+    return argv
+
+
+def _uv(sources: Sources) -> dict[str, str]:
+    """What pip is configured with and uv does not read; uv's own variables win."""
+    env = {"UV_LINK_MODE": "copy", "UV_NO_PROGRESS": "1"}
+    if sources.certificates and "SSL_CERT_FILE" not in os.environ:
+        env["SSL_CERT_FILE"] = sources.certificates
+    if sources.proxy and "ALL_PROXY" not in os.environ:
+        env["ALL_PROXY"] = sources.proxy
+    return env
+
+
+def pins(wheels: Path) -> tuple[str, ...]:
+    """`name==version` of every wheel in a folder."""
+    found = [parse_wheel_filename(path.name) for path in sorted(wheels.glob("*.whl"))]
+    return tuple(f"{name}=={version}" for name, version, _, _ in found)
+
+
+def pip_fetched(log: str, wheels: Path) -> Fetched:
+    """What pip's log says it downloaded; sizes are those of the wheels that it kept."""
+    names = re.findall(r"^\s*Downloading (\S+)", log, re.MULTILINE)
+    files = {unquote(name.rpartition("/")[2]) for name in names if not name.endswith(".metadata")}
+    sizes = [path.stat().st_size for name in files if (path := wheels / name).exists()]
+    return Fetched(count=len(files), size=sum(sizes))
+
+
+def uv_fetched(log: str) -> Fetched:
+    """What uv's log says it prepared; it tells no sizes of small packages."""
+    prepared = re.search(r"^Prepared (\d+) packages?", log, re.MULTILINE)
+    return Fetched(count=int(prepared[1]) if prepared else 0, size=None if prepared else 0)
+
+
+def explain(log: str) -> tuple[str, str | None]:
+    """The reason in an installer's log, and what to do about it."""
+    for pattern, text, hint in _REASONS:
+        if match := re.search(pattern, log, re.MULTILINE):
+            said = (match.groups() or (None,))[0]
+            return text.format(said), hint
+    words = [line.strip() for line in log.splitlines() if line.strip()]
+    last = next((line for line in reversed(words) if line.lower().startswith("error")), None)
+    return last or (words[-1] if words else "no output"), None
+
+
+_REASONS: tuple[tuple[str, str, str | None], ...] = (
+    (
+        r"No space left on device|os error 28|Disk quota exceeded", "the disk is full",
+        "free some space (stack gc), then run the same command again",
+    ),
+    (
+        r"ensurepip is not available|No module named (?:venv|ensurepip)",
+        "this Python cannot make virtual environments", "apt install python3-venv, or install uv",
+    ),
+    (
+        r"No matching distribution found for (.+)$", "there is no {}",
+        "check `packages` and `indexes` of the profile in stack.toml",
+    ),
+    (
+        r"^\s*(?:╰─▶ |× )?Because (.+? (?:was not found|there is no version).*)$", "{}",
+        "check `packages` and `indexes` of the profile in stack.toml",
+    ),
+    (
+        r"^ERROR: (Cannot install .+) because", "{}: they ask for different versions",
+        "correct `packages` of the profile in stack.toml",
+    ),
+    (
+        r"Invalid requirement: '?([^'\n]+)|Failed to parse: `([^`]+)`", "not a requirement: {}",
+        "correct `packages` of the profile in stack.toml",
+    ),
+    (
+        r"dns error|Temporary failure in name resolution|Name or service not known|"
+        r"NewConnectionError|ConnectTimeoutError|Network is unreachable|Connection refused",
+        "the package index cannot be reached", "check the network, then run the same command again",
+    ),
+)
