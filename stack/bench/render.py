@@ -30,7 +30,8 @@ def render(text: str, values: Mapping[str, object], where: str) -> str:
     except UndefinedError as wrong:
         raise ConfigError(f"{where}: {wrong.message}", hint=_names(str(wrong), values)) from None
     except TemplateSyntaxError as wrong:
-        raise ConfigError(f"{where}: line {wrong.lineno} of the template: {wrong.message}") from None
+        text = f"{where}: line {wrong.lineno} of the template: {wrong.message}"
+        raise ConfigError(text) from None
     except (TemplateError, TypeError, ValueError, ArithmeticError) as wrong:
         raise ConfigError(f"{where}: {wrong}") from None
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,16 +11,14 @@ import msgspec
 
 from stack.bench.render import render_all
 from stack.errors import BuildFailed
-from stack.flows.events import Emit, Progress, Said
-from stack.host import indexes, packages, pythons
-from stack.host.process import Finished
-from stack.host.venv import Installer, explain, pins, pip_fetched, uv_fetched
-from stack.model.build import BUILD_SCHEMA, BuildRecord, Fetched, Interpreter, base_key
+from stack.host import packages, pythons
+from stack.model.build import BUILD_SCHEMA, BuildRecord, Interpreter, base_key
 from stack.model.settings import Profile
-from stack.store import atomic, lock
+from stack.store import lock
 from stack.store.project import Project
 
-LAST_LINES = 6
+RECORD = "record.json"
+SHOWN = 20
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,224 +60,70 @@ def wanted(project: Project, name: str, profile: Profile) -> Wanted:
 
 def find(project: Project, want: Wanted) -> Base | None:
     """The finished base that answers to `want`, if there is one."""
-    try:
-        data = (want.folder(project) / "record.json").read_bytes()
-        record = msgspec.json.decode(data, type=BuildRecord)
-    except (FileNotFoundError, msgspec.DecodeError):
+    folder = want.folder(project)
+    record = read_record(folder)
+    if record is None:
         return None
-    venv = want.folder(project) / record.venv
+    venv = folder / record.venv
     python = venv / "bin" / "python"
-    if record.schema != BUILD_SCHEMA or not python.exists():
+    if not python.exists():
         return None
     return Base(
         key=f"{want.key}-{record.venv}", venv=venv, python=python,
-        site_packages=_site_packages(venv), packages=record.installed, record=record,
+        site_packages=site_packages(venv), packages=record.installed, record=record,
     )
 
 
-def ensure(
-    project: Project, want: Wanted, emit: Emit, *, fresh: bool = False
-) -> tuple[Base, bool]:
-    """The base that `want` names, made if need be; true when it was made.
+def read_record(folder: Path) -> BuildRecord | None:
+    """The record of the base in a folder, unless it is absent or of another schema."""
+    try:
+        record = msgspec.json.decode((folder / RECORD).read_bytes(), type=BuildRecord)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    return record if record.schema == BUILD_SCHEMA else None
 
-    A finished base is checked, and one with edited files refused. Raises `BuildFailed`.
-    """
-    found = None if fresh else find(project, want)
-    if found is not None:
-        return found, False
-    with building(project, want.profile):
-        found = None if fresh else find(project, want)
-        return (found, False) if found else (_make(project, want, emit), True)
+
+def site_packages(venv: Path) -> Path:
+    """Where an environment's packages stand."""
+    return next(iter(venv.glob("lib/python*/site-packages")), venv / "lib")
 
 
 @contextmanager
 def building(project: Project, profile: str) -> Iterator[None]:
-    """Hold the lock under which anything of a build is written."""
+    """Hold the lock under which anything of a build is written; `Locked` says who has it."""
     project.paths.ensure_state()
     with lock.hold(project.paths.venvs / "lock", f"stack build --profile {profile}"):
         yield
 
 
-def check_base(base: Base, shadowed: tuple[str, ...]) -> list[str]:
-    """The files of import packages `shadowed` that differ from what was installed."""
+def values(project: Project, base: Base, profile: str) -> dict[str, object]:
+    """The names that every template of a profile may use; a trial adds `out` and `layer`."""
+    return {
+        "root": str(project.paths.root), "python": str(base.python),
+        "cache": str(project.paths.engine_caches), "models": str(models(project)),
+        "cpus": len(os.sched_getaffinity(0)), "profile": profile,
+    }
+
+
+def models(project: Project) -> Path:
+    """Where `prepare` commands leave what they make."""
+    return project.paths.state / "models"
+
+
+def check_base(base: Base, shadowed: Sequence[str]) -> list[str]:
+    """The files of the import packages `shadowed` that differ from what was installed."""
     return packages.edited(base.site_packages, shadowed, base.record.records)
 
 
-def refuse_edited(base: Base, shadowed: tuple[str, ...], profile: str) -> None:
+def refuse_edited(base: Base, shadowed: Sequence[str], profile: str) -> None:
     """Raise `BuildFailed` naming the files of the base that somebody edited."""
     wrong = check_base(base, shadowed)
     if wrong:
-        more = [f"... and {len(wrong) - 20} more"] if len(wrong) > 20 else []
+        more = [f"... and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+        files = "1 file was" if len(wrong) == 1 else f"{len(wrong)} files were"
         raise BuildFailed(
-            f"{base.site_packages}: {len(wrong)} installed file{'s' * (len(wrong) > 1)} "
-            "edited since the build; no layer and no measurement on it would mean anything",
-            context=[*wrong[:20], *more],
-            hint=f"keep the edit as a patch (stack export), then stack build --profile {profile} "
-            "--fresh",
+            f"{base.site_packages}: {files} edited since the build",
+            context=[*wrong[:SHOWN], *more],
+            hint=f"stack build --profile {profile} --fresh makes it again; edit in a workspace "
+            "(stack apply) and keep the change with stack export",
         )
-
-
-def _make(project: Project, want: Wanted, emit: Emit) -> Base:
-    """Make the base in a folder of a new name; the record, written last, is what makes it count."""
-    started = time.monotonic()
-    folder = want.folder(project)
-    _clear(folder, keep=None)
-    venv = folder / secrets.token_hex(4)
-    log = project.paths.logs / f"build-{want.key}-{venv.name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    step = _Step(emit, log)
-    installer = Installer(venv, log, step.tick)
-    sources = indexes.configured(want.interpreter.path)
-    answering, silent = indexes.reachable(sources, want.indexes)
-    for url, why in silent.items():
-        emit(Said(f"package index {url} is skipped: {why}"))
-    if not answering:
-        emit(Said("no package index answers; using local links and wheels kept from earlier builds"))
-    sources = msgspec.structs.replace(sources, indexes=answering)
-    emit(Said(
-        f"building the base of {want.profile}: Python {want.interpreter.version}, "
-        f"{' '.join(want.packages)} (with {installer.name}; log {project.shown(log)})"
-    ))
-    try:
-        step.label = "making the environment"
-        _succeed(installer.create(want.interpreter), project, want, log, silent)
-        fetched = _fill(installer, project, want, sources, step, silent)
-        base = _finish(project, want, installer, sources, silent, fetched, started)
-    except BaseException:
-        atomic.discard(venv)
-        raise
-    _clear(folder, keep=venv.name)
-    record = base.record
-    size = f", {record.fetched.size / 1e6:.0f} MB" if record.fetched.size is not None else ""
-    emit(Said(
-        f"base {want.key}: {len(record.installed)} packages, {record.files} files, "
-        f"{record.size / 1e9:.2f} GB in {record.seconds:.0f} s; "
-        f"downloaded {record.fetched.count} packages{size}"
-    ))
-    if record.torch:
-        emit(Said(f"torch {record.torch}"))
-    return base
-
-
-def _fill(
-    installer: Installer, project: Project, want: Wanted, sources: indexes.Sources, step: _Step,
-    silent: indexes.Silent,
-) -> Fetched:
-    """Install the packages; what was downloaded."""
-    if installer.uv:
-        step.label = "installing"
-        _succeed(installer.install(want.packages, sources), project, want, step.log, silent)
-        return uv_fetched(step.text())
-    tag = f"py{want.interpreter.version}-{want.interpreter.platform}"
-    wheels = project.paths.wheels / re.sub(r"\.\d+-", "-", tag, count=1)
-    waiting = lambda who: emit(Said(f"waiting for the wheels: {who}"))  # noqa: E731
-    emit = step.emit
-    with lock.hold(wheels / "lock", f"fetching for {want.profile}", wait=3600, on_wait=waiting):
-        atomic.sweep(wheels)
-        staging = wheels / f".fetch.{secrets.token_hex(4)}.tmp"
-        staging.mkdir()
-        try:
-            step.label = "fetching"
-            done = installer.fetch(want.packages, sources, wheels, staging)
-            _succeed(done, project, want, step.log, silent)
-            fetched, exact = pip_fetched(step.text(), staging), pins(staging)
-            for wheel in staging.glob("*.whl"):
-                _keep(wheel, wheels / wheel.name)
-        finally:
-            atomic.discard(staging)
-    step.label = "installing"
-    _succeed(installer.install(exact, sources, wheels), project, want, step.log, silent)
-    return fetched
-
-
-def _keep(wheel: Path, at: Path) -> None:
-    """Put a wheel into the cache, whole or not at all."""
-    if at.exists() and at.stat().st_size == wheel.stat().st_size:
-        return
-    with open(wheel, "rb") as file:
-        os.fsync(file.fileno())
-    wheel.replace(at)
-
-
-def _finish(
-    project: Project, want: Wanted, installer: Installer, sources: indexes.Sources,
-    silent: indexes.Silent, fetched: Fetched, started: float,
-) -> Base:
-    site_packages = _site_packages(installer.venv)
-    extent = packages.measure(installer.venv)
-    if extent.hard_links:
-        raise BuildFailed(
-            f"{installer.venv}: {len(extent.hard_links)} files share their content with another "
-            "environment or a cache, so that an edit there would change this one",
-            context=extent.hard_links[:5],
-            hint="unset UV_LINK_MODE and PIP_* variables, then run the same command again",
-        )
-    record = BuildRecord(
-        key=want.key, venv=installer.venv.name, interpreter=want.interpreter,
-        requested=want.packages, indexes=tuple(indexes.bare(url) for url in sources.indexes),
-        skipped=tuple(silent), installer=installer.name,
-        installed=packages.installed(site_packages),
-        records=packages.record_digests(site_packages), fetched=fetched,
-        torch=packages.torch_build(site_packages), size=extent.size, files=extent.files,
-        seconds=round(time.monotonic() - started, 1),
-    )
-    atomic.write(want.folder(project) / "record.json", msgspec.json.encode(record))
-    base = find(project, want)
-    assert base is not None
-    return base
-
-
-def _clear(folder: Path, *, keep: str | None) -> None:
-    """Remove environments that no record names: left by a kill, or older than a fresh one."""
-    recorded = keep
-    try:
-        record = msgspec.json.decode((folder / "record.json").read_bytes(), type=BuildRecord)
-        recorded = record.venv
-    except (FileNotFoundError, msgspec.DecodeError):
-        pass
-    atomic.sweep(folder)
-    if folder.is_dir():
-        for entry in folder.iterdir():
-            if entry.is_dir() and entry.name not in (keep, recorded):
-                atomic.discard(entry)
-
-
-def _succeed(
-    done: Finished, project: Project, want: Wanted, log: Path, silent: indexes.Silent
-) -> None:
-    """Raise `BuildFailed` with the reason, the log and its last words, unless a step went well."""
-    if done.ok:
-        return
-    text = log.read_text(encoding="utf-8", errors="replace")
-    reason, hint = explain(text)
-    last = [line.rstrip()[:200] for line in text.splitlines() if line.strip()][-LAST_LINES:]
-    skipped = [f"skipped index {url}: {why}" for url, why in silent.items()]
-    raise BuildFailed(
-        f"the base of profile {want.profile} could not be built: {reason}",
-        context=[*skipped, f"log: {project.shown(log)}", *(f"| {line}" for line in last)],
-        hint=hint or "read the log, then run the same command again",
-    )
-
-
-def _site_packages(venv: Path) -> Path:
-    return next(iter(venv.glob("lib/python*/site-packages")), venv / "lib")
-
-
-class _Step:
-    """Progress of one step: its label, and the last line of the log."""
-
-    def __init__(self, emit: Emit, log: Path) -> None:
-        self.emit = emit
-        self.log = log
-        self.label = ""
-
-    def text(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
-
-    def tick(self, seconds: float, size: int) -> None:
-        with open(self.log, "rb") as file:
-            file.seek(max(0, size - 400))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-        detail = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        self.emit(Progress(self.label, detail=f"{seconds:.0f} s  {detail}"))

@@ -1,75 +1,124 @@
-"""What a measured value depends on besides the code: processor, memory, kernel, cards, drivers."""
+"""The machine and the software under a trial, so that only like is compared with like."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from stack.host import process
 
-
-def facts() -> Mapping[str, Any]:
-    """A machine's fingerprint as JSON values; nothing in it changes from minute to minute."""
-    return {
-        "host": platform.node(),
-        "processor": _processor(),
-        "processors": len(os.sched_getaffinity(0)),
-        "memory_gib": _memory(),
-        "kernel": platform.release(),
-        "governor": _text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
-        "cards": _nvidia() + _drm(),
-    }
+_CPUINFO = Path("/proc/cpuinfo")
+_MEMINFO = Path("/proc/meminfo")
+_GOVERNORS = Path("/sys/devices/system/cpu")
+# What may differ between two trials of one machine without making them another experiment.
+_NOT_IDENTITY = ("kernel",)
 
 
-def _text(path: Path) -> str | None:
+class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trial ran on. `memory_mib` is the machine's, `cpus` what this process may use."""
+
+    machine: str
+    cpu: str
+    cores: int
+    cpus: int
+    memory_mib: int
+    kernel: str
+    governor: str | None
+    gpus: tuple[str, ...]
+    python: str
+    packages: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits, the same as long as trials may be compared.
+
+        The kernel's release is recorded but left out: a reboot must not orphan a history.
+        """
+        said = {k: v for k, v in msgspec.to_builtins(self).items() if k not in _NOT_IDENTITY}
+        return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()[:16]
+
+
+def read(python: str, packages: Sequence[str]) -> Fingerprint:
+    """Describe this machine with a base's Python version and its `name==version` packages.
+
+    Of the packages those are kept that decide what is computed: engines, torch, kernel libraries.
+    """
+    return Fingerprint(
+        machine=platform.machine(), cpu=cpu_model(), cores=os.cpu_count() or 1,
+        cpus=len(os.sched_getaffinity(0)), memory_mib=_memory(), kernel=platform.release(),
+        governor=_governor(), gpus=gpus(), python=python,
+        packages=tuple(name for name in packages if _DECIDING.match(name)),
+    )
+
+
+_DECIDING = re.compile(
+    r"(vllm|torch|triton|numpy|intel|onemkl|mkl|nvidia|flashinfer|xgrammar|transformers|auto.round)"
+    r"[\w.-]*==", re.IGNORECASE,
+)
+
+
+def cpu_model() -> str:
+    """The name that the processor gives itself, or its architecture."""
     try:
-        return path.read_text().strip()
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
+        return platform.processor() or platform.machine()
+    found = re.search(r"^(?:model name|Model|cpu)\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else platform.machine()
 
 
-def _processor() -> str:
-    found = re.search(r"(?m)^model name\s*:\s*(.*)$", _text(Path("/proc/cpuinfo")) or "")
-    return found[1] if found else platform.machine()
+def _memory() -> int:
+    try:
+        found = re.search(r"^MemTotal:\s+(\d+) kB", _MEMINFO.read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    if found:
+        return int(found[1]) // 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
-def _memory() -> int | None:
-    found = re.search(r"MemTotal:\s*(\d+) kB", _text(Path("/proc/meminfo")) or "")
-    return round(int(found[1]) / 2**20) if found else None
-
-
-def _nvidia() -> list[dict[str, str]]:
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    keys = ("name", "uuid", "driver_version", "power.limit", "vbios_version")
-    query = [tool, f"--query-gpu={','.join(keys)}", "--format=csv,noheader"]
-    code, out, _ = process.capture(query, timeout=20)
-    lines = out.decode("utf-8", "replace").splitlines() if code == 0 else []
-    return [dict(zip(keys, map(str.strip, line.split(",")), strict=False)) for line in lines]
-
-
-def _drm() -> list[dict[str, str]]:
-    """Intel and AMD cards as the kernel names them, with the driver and its power limit."""
-    cards = []
-    for card in sorted(Path("/sys/class/drm").glob("card[0-9]*")):
-        device = card / "device"
-        vendor = _text(device / "vendor")
-        if not re.fullmatch(r"card\d+", card.name) or vendor not in ("0x8086", "0x1002"):
+def _governor() -> str | None:
+    """The frequency governors of the cores, None where the system does not say (in most clouds)."""
+    found = set()
+    for path in _GOVERNORS.glob("cpu[0-9]*/cpufreq/scaling_governor"):
+        try:
+            found.add(path.read_text().strip())
+        except OSError:
             continue
-        driver = (device / "driver").resolve().name
-        limits = sorted(device.glob("hwmon/hwmon*/power*_max")) or sorted(
-            device.glob("hwmon/hwmon*/power*_cap")
+    return ",".join(sorted(found)) or None
+
+
+def gpus() -> tuple[str, ...]:
+    """Accelerators with their driver, as the vendors' tools name them; empty without a tool."""
+    found: list[str] = []
+    if shutil.which("nvidia-smi"):
+        code, out, _ = process.capture(
+            ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
+            timeout=20,
         )
-        found = {
-            "vendor": vendor, "device": _text(device / "device"), "driver": driver,
-            "driver_version": _text(Path("/sys/module") / driver / "version"),
-            "power.limit": _text(limits[0]) if limits else None,
-        }
-        cards.append({key: value for key, value in found.items() if value})
-    return cards
+        if code == 0:
+            found += [line.strip() for line in out.decode("utf-8", "replace").splitlines() if line]
+    if shutil.which("xpu-smi"):
+        code, out, _ = process.capture(["xpu-smi", "discovery", "-j"], timeout=20)
+        if code == 0:
+            found += _xpus(out)
+    return tuple(found)
+
+
+def _xpus(data: bytes) -> list[str]:
+    """The names in `xpu-smi discovery -j`, `{"device_list": [{"device_name": ...}]}`."""
+    try:
+        listed = msgspec.json.decode(data)["device_list"]
+        return [
+            ", ".join(str(one[key]) for key in ("device_name", "driver_version") if key in one)
+            for one in listed
+        ]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return []

@@ -17,6 +17,7 @@ from stack.host import process
 
 PYPI = "https://pypi.org/simple"
 CONNECT_TIMEOUT = 5.0
+Silent = Mapping[str, str]  # an index that cannot be used, and why
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,10 +77,14 @@ def why_unreachable(url: str, sources: Sources, timeout: float = CONNECT_TIMEOUT
     if parts.scheme in ("", "file"):
         path = Path(urllib.request.url2pathname(parts.path))
         return None if path.exists() else "no such folder"
+    if parts.scheme not in ("http", "https"):
+        return f"{parts.scheme} is not a kind of index"
     handlers: list[urllib.request.BaseHandler] = []
     if sources.proxy:
         handlers.append(urllib.request.ProxyHandler({parts.scheme: sources.proxy}))
-    request = urllib.request.Request(bare(url), method="HEAD", headers={"User-Agent": "stack"})
+    request = urllib.request.Request(  # noqa: S310 - the scheme was looked at
+        bare(url), method="HEAD", headers={"User-Agent": "stack"}
+    )
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=timeout):
             return None
@@ -95,8 +100,8 @@ def why_unreachable(url: str, sources: Sources, timeout: float = CONNECT_TIMEOUT
 
 def reachable(
     sources: Sources, extra: Sequence[str]
-) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """The indexes that answer, ours after the configured ones, and why each of the others does not."""
+) -> tuple[tuple[str, ...], Silent]:
+    """The indexes that answer, `extra` last, and why each of the others does not."""
     answering: list[str] = []
     silent: dict[str, str] = {}
     for url in dict.fromkeys((*sources.indexes, *extra)):

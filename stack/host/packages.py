@@ -104,7 +104,7 @@ def edited(
         if folder.is_dir():
             for entry in _entries(str(folder)):
                 name = os.path.relpath(entry.path, site_packages)
-                if name not in expected and "__pycache__" not in name.split(os.sep):
+                if name not in expected and "__pycache__" not in Path(name).parts:
                     wrong.append(f"{name} (added)")
     return sorted(wrong)
 

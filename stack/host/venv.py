@@ -178,7 +178,7 @@ _REASONS: tuple[tuple[str, str, str | None], ...] = (
         "check `packages` and `indexes` of the profile in stack.toml",
     ),
     (
-        r"^\s*(?:╰─▶ |× )?Because (.+? (?:was not found|there is no version).*)$", "{}",
+        r"Because (.+? (?:was not found|there is no version).*)$", "{}",
         "check `packages` and `indexes` of the profile in stack.toml",
     ),
     (
@@ -190,8 +190,10 @@ _REASONS: tuple[tuple[str, str, str | None], ...] = (
         "correct `packages` of the profile in stack.toml",
     ),
     (
-        r"dns error|Temporary failure in name resolution|Name or service not known|"
-        r"NewConnectionError|ConnectTimeoutError|Network is unreachable|Connection refused",
+        (
+            r"dns error|[Nn]ame resolution|Name or service not known|Network is unreachable|"
+            r"NewConnectionError|ConnectTimeoutError|Connection refused"
+        ),
         "the package index cannot be reached", "check the network, then run the same command again",
     ),
 )

@@ -21,7 +21,7 @@ class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):
-    """What an installer brought over the network; `size` is in bytes, None when it does not tell."""
+    """What an installer downloaded; `size` is in bytes, None where it does not tell."""
 
     count: int = 0
     size: int | None = 0

@@ -1,0 +1,144 @@
+"""Layers: a folder per prefix that shadows the installed packages with the patched files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from stack.errors import BuildFailed, ConfigError
+from stack.flows.environment import Base
+from stack.flows.prefixes import Prefix, Replayed
+from stack.flows.shadow import Shadow, import_name, refuse_other_files, split
+from stack.host import process
+from stack.model.build import LAYER_SCHEMA, LayerRecord
+from stack.store import atomic
+from stack.store.project import Project
+
+PROBE = Path(__file__).parents[1] / "bench" / "drivers" / "probe.py"
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished layer: `path` goes first on PYTHONPATH.
+
+    `files` maps each patched file's path below `path` to its sha256, "" for a removed one.
+    """
+
+    tree: str
+    path: Path
+    files: Mapping[str, str]
+
+
+def place(project: Project, base: Base, tree: str) -> Path:
+    """Where the layer of a tree stands; its record is the file beside it."""
+    return project.paths.layers / base.key / tree
+
+
+def find(project: Project, base: Base, tree: str, packages: Sequence[str]) -> Layer | None:
+    """The finished layer of a tree, if it is there and nobody edited it."""
+    path = place(project, base, tree)
+    try:
+        record = msgspec.json.decode(_record(path).read_bytes(), type=LayerRecord)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    if record.schema != LAYER_SCHEMA or record.packages != tuple(packages):
+        return None
+    return _layer(path, record) if _intact(path, record) else None
+
+
+def make(
+    project: Project, base: Base, line: Replayed, prefix: Prefix, packages: Sequence[str]
+) -> Layer:
+    """Make the layer of a prefix: in one rename, probed, its record last.
+
+    `packages` are folders of the upstream's tree, each an import package. Raises `BuildFailed`
+    where an installed file that a patch changes is not the pin's, or a worker would not load the
+    patched files.
+    """
+    changes = line.odb.changed(line.prefixes[0].tree, prefix.tree)
+    inside, outside = split(changes, packages)
+    refuse_other_files(base.site_packages, f"the prefix up to `{prefix.name}`", inside)
+    path = place(project, base, prefix.tree)
+    _record(path).unlink(missing_ok=True)
+    atomic.sweep(path.parent)
+    with atomic.new_folder(path) as staging:
+        shadow = Shadow(base.site_packages, line.odb, staging, path)
+        shadow.fill(packages, inside)
+    _probe(base, path, shadow.files, packages)
+    record = LayerRecord(
+        tree=prefix.tree, base=base.key, packages=tuple(packages), files=shadow.files,
+        outside=tuple(outside), links=shadow.links, probed=True,
+    )
+    atomic.write(_record(path), msgspec.json.encode(record))
+    return _layer(path, record)
+
+
+def check_packages(base: Base, packages: Sequence[str], upstream: str) -> None:
+    """Raise unless the base has each import package of the upstream."""
+    if not packages:
+        raise ConfigError(
+            f"stack.toml: upstream.{upstream} has no `packages`, so a layer would hold nothing",
+            hint='packages = ["NAME"]: the folders of its tree that are import packages',
+        )
+    for name in map(import_name, packages):
+        if not (base.site_packages / name).is_dir():
+            raise BuildFailed(
+                f"the base has no import package `{name}` for {upstream} to shadow",
+                context=[f"looked in {base.site_packages}"],
+                hint="name the distribution that brings it in `packages` of the profile",
+            )
+
+
+def _probe(base: Base, path: Path, files: Mapping[str, str], packages: Sequence[str]) -> None:
+    """Have the base's Python say which files a process and its worker load with the layer."""
+    expected: dict[str, str | None] = {name: digest or None for name, digest in files.items()}
+    for package in packages:
+        name = f"{import_name(package)}/__init__.py"
+        if (path / name).exists():
+            digest = hashlib.sha256((path / name).read_bytes()).hexdigest()
+            expected.setdefault(name, digest)
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    with tempfile.TemporaryDirectory() as empty:
+        code, out, err = process.capture(
+            [str(base.python), "-P", str(PROBE), "-"], cwd=Path(empty), timeout=120,
+            env={**kept, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=msgspec.json.encode(expected),
+        )
+    if code != 0:
+        last = err.decode("utf-8", "replace").strip().splitlines()[-4:]
+        with contextlib.suppress(msgspec.DecodeError, KeyError, TypeError):
+            last = msgspec.json.decode(out)["wrong"]
+        raise BuildFailed(
+            f"{path}: a worker would not load the files of this layer", context=last,
+            hint="something else comes first on the import path; look for .pth files in the base",
+        )
+
+
+def _intact(path: Path, record: LayerRecord) -> bool:
+    """Whether a layer holds exactly what its record says: no link replaced, no file edited."""
+    found: dict[str, str] = {}
+    links = 0
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in (*folders, *names):
+            at = Path(folder, name)
+            if at.is_symlink():
+                links += 1
+            elif name in names:
+                digest = hashlib.sha256(at.read_bytes()).hexdigest()
+                found[at.relative_to(path).as_posix()] = digest
+    expected = {name: digest for name, digest in record.files.items() if digest}
+    return found == expected and links == record.links
+
+
+def _record(path: Path) -> Path:
+    return path.with_name(f"{path.name}.json")
+
+
+def _layer(path: Path, record: LayerRecord) -> Layer:
+    return Layer(tree=record.tree, path=path, files=record.files)
