@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 MARK = "STACK_TRIAL"
+PROJECT_MARK = "STACK_PROJECT"
 
 # What a person's shell may decide: where programs are, who they are, how to reach the network.
 _PERSONAL = re.compile(
@@ -59,7 +60,7 @@ def compose(
     env = {
         name: value
         for name, value in outer.items()
-        if _PERSONAL.fullmatch(name) or _MACHINE.fullmatch(name)
+        if _PERSONAL.fullmatch(name) or _MACHINE.fullmatch(name) or name == PROJECT_MARK
     }
     home = Path(outer.get("XDG_CACHE_HOME") or Path(outer.get("HOME", "/"), ".cache"))
     env["PATH"] = os.pathsep.join([str(programs), outer.get("PATH", os.defpath)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-SHORTEST = 4
+SHORTEST = 6
 """A literal below this many bytes is too common to search for."""
 
 Alternatives = list[list[bytes]]

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from stack.model.literals import SHORTEST, Alternatives, required
 
 BLOCK = 1 << 20
-_SCAN_COST = 0.7
-_HIT_COST = 80.0
+_SCAN_COST, _HIT_COST = 0.9, 45.0
 """Nanoseconds for a byte passed over and for a first byte found, as measured on CPython 3.11."""
 
 

@@ -1,0 +1,92 @@
+"""The two sides of a comparison: which layers, which environment, which files must be loaded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from stack.model.line import Member
+from stack.model.outcome import Outcome
+from stack.model.settings import Bench
+from stack.model.trial import Mode, Side, digest
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """One side: `layers` in import order, what they hold by sha256 ("" for removed), the knobs."""
+
+    prefix: str
+    trees: Mapping[str, str]
+    layers: tuple[Path, ...]
+    patched: Mapping[str, str]
+    knobs: Mapping[str, str]
+
+    @property
+    def layers_key(self) -> str:
+        """Names what is imported, whatever the environment."""
+        return digest(sorted(self.trees.items()))
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A patch put to the test: the prefix before it against the prefix with it, in one bench."""
+
+    line: str
+    member: Member
+    outcome: Outcome
+    mode: Mode
+    name: str
+    bench: Bench
+    before: Arm
+    after: Arm
+
+    def arm(self, side: Side) -> Arm:
+        return self.before if side == "before" else self.after
+
+    @property
+    def promises_equal_output(self) -> bool:
+        """Whether both sides must give the same tokens.
+
+        A patch that makes a blocked engine run may correct its arithmetic where it ran, and an
+        experiment may trade exactness; every other patch must leave the output alone.
+        """
+        return self.member.claim != "unblocked" and self.member.kind != "experiment"
+
+
+Expected = dict[str, str | None]
+
+
+def expected_files(asked: Comparison, side: Side, site_packages: Path) -> Expected:
+    """What every file that either side patches must be on this side: a sha256, None for absent."""
+    own = asked.arm(side).patched
+    expected: Expected = {}
+    for name in sorted({*asked.before.patched, *asked.after.patched}):
+        if name in own:
+            expected[name] = own[name] or None
+        else:
+            expected[name] = _sha256(site_packages / name)
+    return expected
+
+
+def _sha256(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def knobs(
+    profile: Mapping[str, str], bench: Mapping[str, str], applied: list[Member], member: Member
+) -> dict[str, str]:
+    """The environment of both sides when `member` is put to the test after `applied`.
+
+    Both sides get the patch's own `env`, so that only its code differs; to the side without the
+    patch an unknown name means nothing. What stands before it is switched on too, as it is when
+    the stack is used, but for diagnostics, which would measure themselves.
+    """
+    env = {**profile, **bench}
+    for earlier in applied:
+        if earlier.kind != "diagnostic":
+            env |= earlier.env
+    return env | dict(member.env)

@@ -1,0 +1,253 @@
+"""`verify`: each patch against the prefix before it, measured, judged and written to the ledger."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from stack.bench import environment, runner
+from stack.errors import ConfigError, UsageError
+from stack.flows import environment as bases
+from stack.flows import prepare
+from stack.flows.arms import Arm, Comparison, knobs
+from stack.flows.build import Built, build
+from stack.flows.events import Emit, Said
+from stack.flows.layers import PROBE
+from stack.flows.prefixes import replayed
+from stack.flows.verify_claims import holds
+from stack.flows.verify_compare import Comparing, Found
+from stack.flows.verify_trials import Ground, Session, now_id
+from stack.host import fingerprint, survivors
+from stack.model.line import near
+from stack.model.outcome import Outcome
+from stack.model.settings import Profile
+from stack.model.signatures import Catalogue
+from stack.model.trial import Machine, Mode, Trial, VerdictRecord, digest
+from stack.store import lock
+from stack.store.ledger import Ledger
+from stack.store.project import Line, Project
+
+SIGNATURES = Path(runner.__file__).with_name("signatures.toml")
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict with the trials that it rests on."""
+
+    record: VerdictRecord
+    trials: tuple[Trial, ...]
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `verify`; `measured` when at least one bench gave a number."""
+
+    profile: str
+    machine: Machine
+    judgements: tuple[Judgement, ...]
+
+    @property
+    def measured(self) -> bool:
+        return any(trial.figures for judged in self.judgements for trial in judged.trials)
+
+    @property
+    def exit_code(self) -> int:
+        """0 every claim holds, 1 one does not, 5 nothing could be measured at all."""
+        if not self.measured and self.judgements:
+            broken = any(judged.record.verdict == "BROKEN" for judged in self.judgements)
+            return 1 if broken else 5
+        return 1 if any(judged.record.holds is False for judged in self.judgements) else 0
+
+
+def verify(
+    project: Project, profile_name: str | None, patches: Sequence[str], emit: Emit, *,
+    pairs: int | None = None, mode: Mode = "marginal", fresh: bool = False,
+) -> Verified:
+    """Build what is missing, then put each patch of the profile's lines to the test.
+
+    `patches` picks some of them, `pairs` overrides what the benches say, `fresh` measures again
+    what the ledger holds. Raises `Locked` while another verify measures here; an interrupt keeps
+    every finished trial, and the next run goes on from there.
+    """
+    name, profile = project.profile(profile_name)
+    wanted = _choose(project, profile, patches)
+    check_benches(project, name, profile, wanted)
+    built = build(project, name, emit)
+    ledger = Ledger(project.paths.ledger)
+    project.paths.ensure_state()
+    with lock.hold(project.paths.state / "measuring.lock", f"stack verify of {name}"):
+        _end_leftovers(project, emit)
+        machine = _machine(ledger, emit)
+        session = Session(
+            _ground(project, name, profile, built, machine), project.paths, ledger, catalogue(),
+            emit, fresh=fresh,
+        )
+        asked = list(_comparisons(project, profile, built, wanted, mode, emit))
+        counts = [pairs or one.bench.pairs for one in asked]
+        plan = [
+            Comparing.planned(one, count) for one, count in zip(asked, counts, strict=True)
+        ]
+        judgements = []
+        for at, (one, count) in enumerate(zip(asked, counts, strict=True)):
+            session.planned = session.done + sum(plan[at:])
+            found = Comparing(session, one, count).run()
+            record = _record(session, one, found)
+            ledger.append(record)
+            judgements.append(Judgement(record=record, trials=found.trials))
+            emit(Said(f"{one.member.name}: {record.verdict}: {record.note}"))
+    return Verified(profile=name, machine=machine, judgements=tuple(judgements))
+
+
+def catalogue() -> Catalogue:
+    """The signatures that come with stack."""
+    return Catalogue.load(tomllib.loads(SIGNATURES.read_text(encoding="utf-8")))
+
+
+def _choose(project: Project, profile: Profile, patches: Sequence[str]) -> dict[str, list[str]]:
+    """The patches to put to the test by line; `UsageError` for one that no line applies."""
+    lines = [project.find(text) for text in profile.lines]
+    active = {line.id: [member.name for member in line.series.select()] for line in lines}
+    known = [name for names in active.values() for name in names]
+    for name in patches:
+        if name in known:
+            continue
+        parked = [line.id for line in lines if name in line.files]
+        if parked:
+            raise UsageError(
+                f"patch `{name}` is parked in {parked[0]}, so no prefix holds it",
+                hint=f"stack show {name} says why",
+            )
+        raise UsageError(
+            f"no patch `{name}` in {', '.join(active) or 'any line of this profile'}",
+            hint=near(name, known, "stack list"),
+        )
+    return {
+        line: [name for name in names if not patches or name in patches]
+        for line, names in active.items()
+    }
+
+
+def check_benches(
+    project: Project, name: str, profile: Profile, wanted: dict[str, list[str]]
+) -> None:
+    """Refuse, before anything is built, a bench that nobody described."""
+    known = project.settings.bench
+    places = [(bench, f"stack.toml: profile.{name}.benches") for bench in profile.benches]
+    for text in profile.lines:
+        line = project.find(text)
+        for member in line.series.patch:
+            if member.name in wanted[line.id]:
+                where = project.shown(line.folder / "series.toml")
+                places += [(bench, f"{where}: patch `{member.name}`") for bench in member.bench]
+                if not member.bench and not profile.benches:
+                    raise ConfigError(
+                        f"{where}: patch `{member.name}` names no bench, and neither does "
+                        f"profile `{name}`",
+                        hint=f'bench = ["NAME"] there, or benches = ["NAME"] in [profile.{name}]',
+                    )
+    for bench, where in places:
+        if bench not in known:
+            hint = near(bench, list(known), "describe it in stack.toml")
+            raise ConfigError(f"{where}: no bench `{bench}` in stack.toml", hint=hint)
+
+
+def _end_leftovers(project: Project, emit: Emit) -> None:
+    """End what a killed verify left running; nobody else measures here, since we hold the lock."""
+    mark = f"{environment.PROJECT_MARK}={project.paths.root}\0".encode()
+    ended = survivors.end(mark)
+    if ended:
+        emit(Said(f"ended {ended} processes that a killed verify had left running", warning=True))
+
+
+def _machine(ledger: Ledger, emit: Emit) -> Machine:
+    facts = {**fingerprint.facts(), "environment": environment.machine_part(os.environ)}
+    found = Machine(id=digest(facts), time=_now(), facts=facts)
+    known = {record.id for record in ledger.machines(lambda text: emit(Said(text, warning=True)))}
+    if found.id not in known:
+        ledger.append(found)
+    return found
+
+
+def _ground(
+    project: Project, name: str, profile: Profile, built: Built, machine: Machine
+) -> Ground:
+    tasks = prepare.tasks(project, built.base, name, profile)
+    return Ground(
+        profile=name, base_key=built.base.key, python=built.base.python,
+        site_packages=built.base.site_packages, probe=PROBE, machine=machine.id,
+        values={
+            **bases.values(project, built.base, name), "drivers": str(PROBE.parent),
+        },
+        inputs=tuple(task.key for task in tasks),
+        outer={**os.environ, environment.PROJECT_MARK: str(project.paths.root)},
+    )
+
+
+def _comparisons(
+    project: Project, profile: Profile, built: Built, wanted: dict[str, list[str]], mode: Mode,
+    emit: Emit,
+) -> Iterator[Comparison]:
+    """Prefix k-1 against prefix k for each wanted patch; other lines stand at their full length."""
+    lines = [project.find(text) for text in profile.lines]
+    for line in lines:
+        outcomes = _outcomes(project, line, emit)
+        prefixes = built.layers[line.id]
+        for at, here in enumerate(prefixes):
+            member = here.prefix.member
+            if member is None or member.name not in wanted[line.id]:
+                continue
+            applied = [one.prefix.member for one in prefixes[:at] if one.prefix.member]
+            for bench_name in member.bench or profile.benches:
+                bench = project.settings.bench[bench_name]
+                both = knobs(profile.env, bench.env, applied, member)
+                before, after = (
+                    _arm(built, line, place, both) for place in (at - 1, at)
+                )
+                yield Comparison(
+                    line=line.id, member=member, outcome=outcomes[member.name], mode=mode,
+                    name=bench_name, bench=bench, before=before, after=after,
+                )
+
+
+def _outcomes(project: Project, line: Line, emit: Emit) -> dict[str, Outcome]:
+    with replayed(project, line, line.series.select(), emit) as replay:
+        return {step.name: step.outcome for step in replay.steps}
+
+
+def _arm(built: Built, line: Line, at: int, both: dict[str, str]) -> Arm:
+    """A side: the line's prefix at `at` first on the import path, then the other lines in full."""
+    chosen = {line.id: built.layers[line.id][at]}
+    for other, prefixes in built.layers.items():
+        if other != line.id:
+            chosen[other] = prefixes[-1]
+    patched: dict[str, str] = {}
+    for one in reversed(list(chosen.values())):
+        patched |= one.layer.files
+    return Arm(
+        prefix=chosen[line.id].prefix.name or "base", patched=patched, knobs=both,
+        trees={name: one.prefix.tree for name, one in chosen.items()},
+        layers=tuple(one.layer.path for one in chosen.values()),
+    )
+
+
+def _record(session: Session, asked: Comparison, found: Found) -> VerdictRecord:
+    claim = asked.member.claim
+    return VerdictRecord(
+        id=now_id(), run=session.run, time=_now(), profile=session.ground.profile,
+        line=asked.line, patch=asked.member.name, state=asked.member.state,
+        outcome=asked.outcome.value, claim=claim, mode=asked.mode, bench=asked.name,
+        bench_digest=session.bench_digest(asked.name, asked.bench), verdict=found.verdict,
+        holds=holds(claim, found.verdict, same_cause=found.same_cause), ratio=found.ratio,
+        low=found.low, high=found.high, level=found.level, pairs=found.pairs,
+        method=found.method, before=asked.before.prefix, after=asked.after.prefix,
+        before_value=found.before_value, after_value=found.after_value, unit=asked.bench.unit,
+        note=found.note, cause=found.cause, trials=tuple(trial.id for trial in found.trials),
+        machine=session.ground.machine,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

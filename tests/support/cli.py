@@ -1,0 +1,60 @@
+"""Runs the real program in a process of its own, as a person would."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+class Output:
+    """What a run gave: exit code, stdout and stderr as text."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+class Stack:
+    """`stack` in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Output:
+        """Run to the end, whatever the exit code."""
+        done = subprocess.run(
+            self.argv(*arguments), cwd=self.folder, env={**os.environ, **(env or {})},
+            capture_output=True, check=False, timeout=600,
+        )
+        return Output(
+            done.returncode, done.stdout.decode("utf-8", "replace"),
+            done.stderr.decode("utf-8", "replace"),
+        )
+
+    def ok(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Output:
+        """Run; anything but exit code 0 fails the test with the whole output."""
+        output = self(*arguments, env=env)
+        assert output.code == 0, output
+        return output
+
+    def start(self, *arguments: str | Path) -> subprocess.Popen[bytes]:
+        """Start without waiting, in a session of its own, so that it can be killed."""
+        return subprocess.Popen(
+            self.argv(*arguments), cwd=self.folder, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )
+
+    @staticmethod
+    def argv(*arguments: str | Path) -> list[str]:
+        return [sys.executable, "-m", "stack", *map(str, arguments)]
