@@ -50,39 +50,45 @@ def run(
     topk_ids: Tensor,
     shape: Shape,
     choice: Choice | None = None,
+    only: str | None = None,
 ) -> None:
-    """Writes ``out [M, H]``; arguments as checked by ``layout.check``, which made ``shape``."""
+    """Writes ``out [M, H]``; arguments as checked by ``layout.check``, which made ``shape``.
+
+    ``only`` launches one of ``gate_up`` and ``down``, for timing: the result is then no result.
+    """
     if shape.tokens == 0:
         return
     choice = choice or choose(shape.hidden, shape.inter, shape.tokens)
     pairs = shape.tokens * shape.topk
     act = torch.empty(pairs, shape.inter, dtype=torch.float32, device=out.device)
     gate_up, down = choice.gate_up, choice.down
-    gate_up_kernel[(triton.cdiv(shape.inter, gate_up.rows), pairs)](
-        hidden_states.view(torch.int32),
-        w13.view(torch.int32),
-        s13,
-        topk_ids,
-        act,
-        shape.experts,
-        shape.inter,
-        EVEN_ONE,
-        ODD_ONE,
-        X_DTYPE=TRITON_DTYPES[hidden_states.dtype],
-        TOPK=shape.topk,
-        **_split(shape.hidden, shape.group, gate_up),
-    )
-    down_kernel[(triton.cdiv(shape.hidden, down.rows), shape.tokens)](
-        act,
-        w2.view(torch.int32),
-        s2,
-        topk_ids,
-        topk_weights,
-        out,
-        shape.experts,
-        shape.hidden,
-        EVEN_ONE,
-        ODD_ONE,
-        TOPK=shape.topk,
-        **_split(shape.inter, shape.group, down),
-    )
+    if only != "down":
+        gate_up_kernel[(triton.cdiv(shape.inter, gate_up.rows), pairs)](
+            hidden_states.view(torch.int32),
+            w13.view(torch.int32),
+            s13,
+            topk_ids,
+            act,
+            shape.experts,
+            shape.inter,
+            EVEN_ONE,
+            ODD_ONE,
+            X_DTYPE=TRITON_DTYPES[hidden_states.dtype],
+            TOPK=shape.topk,
+            **_split(shape.hidden, shape.group, gate_up),
+        )
+    if only != "gate_up":
+        down_kernel[(triton.cdiv(shape.hidden, down.rows), shape.tokens)](
+            act,
+            w2.view(torch.int32),
+            s2,
+            topk_ids,
+            topk_weights,
+            out,
+            shape.experts,
+            shape.hidden,
+            EVEN_ONE,
+            ODD_ONE,
+            TOPK=shape.topk,
+            **_split(shape.inter, shape.group, down),
+        )

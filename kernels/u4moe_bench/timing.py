@@ -1,0 +1,68 @@
+"""Clocks: graph replay on an accelerator, medians on a CPU, and the memory's own speed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+Step = Callable[[], object]
+
+
+def graph_microseconds(steps: Sequence[Step], repeats: int = 30) -> float:
+    """Median microseconds a step inside one CUDA graph that runs all steps in turn."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for step in steps:
+            step()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for step in steps:
+            step()
+    for _ in range(3):
+        graph.replay()
+    times = []
+    for _ in range(repeats):
+        begin = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3 / len(steps))
+    return statistics.median(times)
+
+
+def cpu_microseconds(steps: Sequence[Step], repeats: int = 5) -> float:
+    """Median microseconds a step over ``repeats`` passes through the steps."""
+    for step in steps:
+        step()
+    times = []
+    for _ in range(repeats):
+        for step in steps:
+            begin = time.perf_counter()
+            step()
+            times.append((time.perf_counter() - begin) * 1e6)
+    return statistics.median(times)
+
+
+def cuda_copy_bandwidth() -> float:
+    """Bytes a second of a large device copy, read plus write."""
+    source = torch.randint(256, (4 << 30,), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    micros = graph_microseconds([lambda: target.copy_(source)], repeats=10)
+    return 2 * source.numel() / (micros * 1e-6)
+
+
+def cpu_read_bandwidth() -> float:
+    """Bytes a second at which all of torch's threads read a large tensor, the best of several."""
+    source = torch.ones(512 << 20, dtype=torch.uint8).view(torch.float32)
+    best = float("inf")
+    for _ in range(7):
+        begin = time.perf_counter()
+        source.sum()
+        best = min(best, time.perf_counter() - begin)
+    return source.numel() * source.element_size() / best

@@ -1,0 +1,154 @@
+"""Benchmarks raw-u4 routed experts against vLLM's kernels (CUDA) or a torch baseline (CPU).
+
+Prints a table to stderr and one JSON object to stdout. Decode of one MiniMax-M2 layer: hidden
+3072, 256 experts, top 8, intermediate 1536 (TP1) or 384 (TP4). On CUDA all kernels run in one
+process, inside CUDA graphs of many calls over several weight sets and routings; the floor is the
+bytes of the chosen experts over this card's own copy bandwidth, measured first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
+
+import torch
+import u4moe
+from torch import Tensor
+from u4moe import cpu_experts, reference
+from u4moe_bench import cpu_peers, problem, timing
+
+Maker = Callable[[problem.Call], Callable[[], Tensor]]
+
+
+def ours(call: problem.Call) -> Callable[[], Tensor]:
+    """A step through the package's own operator."""
+    arguments = call.arguments()
+    return lambda: u4moe.moe_forward_tiny_nmajor_u4(*arguments)
+
+
+def relative_error(call: problem.Call, step: Callable[[], Tensor]) -> float:
+    """Norm of the difference to the FP32 reference over the reference's norm."""
+    expected = reference.fused_experts(*call.arguments())
+    return float((step().float() - expected).norm() / expected.norm())
+
+
+def measure(
+    calls: list[problem.Call],
+    makers: dict[str, Maker],
+    clock: Callable[[list[Callable[[], Tensor]]], float],
+    bandwidth: float,
+) -> dict[str, dict[str, float]]:
+    """Each kernel's time, bandwidth, share of the floor and error on the same calls."""
+    moved = problem.mean_bytes(calls)
+    floor = moved / bandwidth * 1e6
+    rows = {"floor": {"us": floor, "bytes": moved}}
+    for name, make in makers.items():
+        steps = [make(call) for call in calls]
+        # The bytes given to Marlin are not in its order: its result means nothing.
+        error = None if name == "vllm_marlin" else relative_error(calls[0], steps[0])
+        micros = clock(steps)
+        rows[name] = {"us": micros, "GB/s": moved / micros / 1e3, "x floor": micros / floor}
+        if error is not None:
+            rows[name]["error"] = error
+    for name in makers:
+        rows[name]["x u4moe"] = rows[name]["us"] / rows["u4moe"]["us"]
+    return rows
+
+
+def run_cuda(options: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
+    """All kernels that load, on the current CUDA device."""
+    from u4moe_bench import vllm_peers
+
+    makers, absent = vllm_peers.find(options.peers)
+    makers = {"u4moe": ours, **makers}
+    bandwidth = timing.cuda_copy_bandwidth()
+    results = []
+    for inter in options.inter:
+        sets = [problem.make_weights(inter, "cuda", dtype, seed=s) for s in range(options.sets)]
+        for tokens in options.tokens:
+            calls = problem.make_calls(sets, tokens, options.calls, dtype)
+            rows = measure(calls, makers, timing.graph_microseconds, bandwidth)
+            results.append({"inter": inter, "tokens": tokens, "kernels": rows})
+    return {
+        "device": torch.cuda.get_device_name(),
+        "copy_GB/s": bandwidth / 1e9,
+        "absent": absent,
+        "results": results,
+    }
+
+
+def run_cpu(options: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
+    """The C++ kernels against torch on dequantised chosen experts, with torch's threads."""
+    makers: dict[str, Maker] = {"u4moe": ours, "torch": cpu_peers.torch_step}
+    bandwidth = timing.cpu_read_bandwidth()
+    results = []
+    for inter in options.inter:
+        sets = [
+            problem.make_weights(inter, "cpu", dtype, options.experts, seed=s)
+            for s in range(options.sets)
+        ]
+        for tokens in options.tokens:
+            calls = problem.make_calls(sets, tokens, options.calls, dtype)
+            rows = measure(calls, makers, timing.cpu_microseconds, bandwidth)
+            results.append({"inter": inter, "tokens": tokens, "kernels": rows})
+    return {
+        "device": f"cpu {cpu_experts.isa()}, {torch.get_num_threads()} threads",
+        "read_GB/s": bandwidth / 1e9,
+        "absent": {},
+        "results": results,
+    }
+
+
+def table(report: dict[str, Any]) -> str:
+    """The results as a Markdown table."""
+    head = "| inter | M | kernel | us | GB/s | x floor | times u4moe | relative error |"
+    lines = [head, "|---" * 8 + "|"]
+    for result in report["results"]:
+        for name, row in result["kernels"].items():
+            speed = "".join(
+                f" {row[key]:.{digits}f} |" if key in row else " |"
+                for key, digits in (("us", 1), ("GB/s", 0), ("x floor", 2), ("x u4moe", 2))
+            )
+            error = f" {row['error']:.1e} |" if "error" in row else " |"
+            lines.append(f"| {result['inter']} | {result['tokens']} | {name} |{speed}{error}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Runs one device's benchmark; 5 where its kernels are not installed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--dtype", choices=("float16", "bfloat16"), default="float16")
+    parser.add_argument("--inter", type=int, nargs="+", default=[384, 1536])
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--calls", type=int, default=20, help="calls a graph, each its own routing")
+    parser.add_argument("--sets", type=int, default=2, help="weight sets that the calls go over")
+    parser.add_argument("--experts", type=int, default=problem.EXPERTS, help="on cpu")
+    parser.add_argument("--peers", type=Path, help="folder with vLLM's files, see vllm_peers.py")
+    options = parser.parse_args()
+    reason = u4moe.u4_unavailable(options.device)
+    if reason is not None:
+        print(reason, file=sys.stderr)
+        return 5
+    run = run_cuda if options.device == "cuda" else run_cpu
+    report = {
+        "bench": "u4moe",
+        "dtype": options.dtype,
+        "torch": torch.__version__,
+        **run(options, getattr(torch, options.dtype)),
+    }
+    for name, why in report["absent"].items():
+        print(f"{name} not measured: {why}", file=sys.stderr)
+    print(table(report), file=sys.stderr)
+    print(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
