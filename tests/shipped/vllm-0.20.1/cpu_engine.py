@@ -111,8 +111,8 @@ def inc_config(**changes: Any) -> Any:
     return INCConfig.from_config({**config, **changes})
 
 
-def fill(layer: torch.nn.Module, seed: int) -> None:
-    """Put random nibbles and small scales into a WNA16 layer's parameters, in place."""
+def fill(layer: Any, seed: int) -> Any:
+    """Put random nibbles and small scales into a WNA16 layer's parameters; gives the layer."""
     generator = torch.Generator().manual_seed(seed)
     for name in ("w13_qweight", "w2_qweight"):
         weight = getattr(layer, name).data
@@ -120,6 +120,7 @@ def fill(layer: torch.nn.Module, seed: int) -> None:
     for name in ("w13_scales", "w2_scales"):
         scale = getattr(layer, name).data
         scale.copy_(torch.rand(scale.shape, generator=generator) * 0.02 + 0.001)
+    return layer
 
 
 def dequantize(packed: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

@@ -91,8 +91,7 @@ def make_layer(dtype: torch.dtype = torch.float16, index: int = 0) -> FusedMoE:
     """A MiniMax-M2 MoE layer with random INT4 weights, not yet through the load check."""
     with default_dtype(dtype):
         block = MiniMaxM2MoE(minimax_config(), inc_config(), prefix=f"model.layers.{index}.mlp")
-    fill(block.experts, seed=index)
-    return block.experts
+    return fill(block.experts, seed=index)
 
 
 def load(layer: FusedMoE) -> FusedMoE:
