@@ -173,9 +173,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _name(file: str, mail: Mail) -> str:
+    """A file's own name, unless it is one that git made (numbered) or a mailbox: then the subject."""
     path = Path(file)
-    if path.suffix == ".patch" and path.is_file():
-        return slug(_NUMBER.sub("", path.stem))
+    if path.suffix == ".patch" and path.is_file() and not _NUMBER.match(path.stem):
+        return slug(path.stem)
     return slug(mail.subject)
 
 

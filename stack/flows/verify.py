@@ -80,12 +80,12 @@ def verify(
     project.paths.ensure_state()
     with lock.hold(project.paths.state / "measuring.lock", f"stack verify of {name}"):
         _end_leftovers(project, emit)
-        machine = _machine(ledger, emit)
+        machine = _machine(built, ledger, emit)
         session = Session(
             _ground(project, name, profile, built, machine), project.paths, ledger, catalogue(),
             emit, fresh=fresh,
         )
-        asked = list(_comparisons(project, profile, built, wanted, mode, emit))
+        asked = list(_comparisons(project, profile, built, wanted, emit, mode=mode))
         counts = [pairs or one.bench.pairs for one in asked]
         plan = [
             Comparing.planned(one, count) for one, count in zip(asked, counts, strict=True)
@@ -162,9 +162,12 @@ def _end_leftovers(project: Project, emit: Emit) -> None:
         emit(Said(f"ended {ended} processes that a killed verify had left running", warning=True))
 
 
-def _machine(ledger: Ledger, emit: Emit) -> Machine:
-    facts = {**fingerprint.facts(), "environment": environment.machine_part(os.environ)}
-    found = Machine(id=digest(facts), time=_now(), facts=facts)
+def _machine(built: Built, ledger: Ledger, emit: Emit) -> Machine:
+    base = built.base
+    mine = fingerprint.read(base.record.interpreter.version, base.packages)
+    outer = environment.machine_part(os.environ)
+    facts = {**msgspec.to_builtins(mine), "environment": outer}
+    found = Machine(id=digest(mine.digest, outer), time=_now(), facts=facts)
     known = {record.id for record in ledger.machines(lambda text: emit(Said(text, warning=True)))}
     if found.id not in known:
         ledger.append(found)
@@ -187,8 +190,8 @@ def _ground(
 
 
 def _comparisons(
-    project: Project, profile: Profile, built: Built, wanted: dict[str, list[str]], mode: Mode,
-    emit: Emit,
+    project: Project, profile: Profile, built: Built, wanted: dict[str, list[str]], emit: Emit, *,
+    mode: Mode,
 ) -> Iterator[Comparison]:
     """Prefix k-1 against prefix k for each wanted patch; other lines stand at their full length."""
     lines = [project.find(text) for text in profile.lines]

@@ -1,8 +1,8 @@
 """Finds the few lines of a huge log that can matter, block by block and in bounded memory.
 
 The standard `re` engine tests an alternation at about 60 MB/s, but a pattern that begins with one
-fixed byte at more than 1 GB/s. So every pattern is reduced to literals that each of its matches
-contains, and these are grouped by a few rare first bytes: one fast search for each.
+or two fixed bytes at about 1 GB/s. So every pattern is reduced to literals that each of its
+matches contains, and these are grouped by a few rare beginnings: one fast search for each.
 """
 
 from __future__ import annotations
@@ -10,51 +10,117 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from stack.model.literals import SHORTEST, Alternatives, required
+from stack.model.literals import SHORTEST, required
 
 BLOCK = 1 << 20
-_SCAN_COST, _HIT_COST = 0.9, 45.0
-"""Nanoseconds for a byte passed over and for a first byte found, as measured on CPython 3.11."""
+_SAMPLE = 1 << 18
+
+_SCAN_COST, _FIRST_COST, _HIT_COST = 0.9, 4.0, 45.0
+"""Nanoseconds for a byte passed over, for a first of two bytes, and for a whole beginning found
+(CPython 3.11): they only choose between ways to search, never what is found."""
+
+
+class Candidate(NamedTuple):
+    """A line on which the patterns with these indexes may match; `number` counts from 1."""
+
+    number: int
+    line: bytes
+    patterns: frozenset[int]
+
+
+class _Search(NamedTuple):
+    expression: re.Pattern[bytes]
+    patterns: dict[bytes, frozenset[int]]
 
 
 class Needles:
     """Searches that find every line on which one of the patterns can match."""
 
-    def __init__(self, patterns: Iterable[bytes]) -> None:
-        self._alternatives: Alternatives = []
-        self._raw: list[re.Pattern[bytes]] = []
-        for pattern in patterns:
-            found = required(pattern)
-            if all(found):
-                self._alternatives += found
+    def __init__(self, patterns: Sequence[bytes]) -> None:
+        self._wanted: list[tuple[int, list[bytes]]] = []
+        self._raw: list[_Search] = []
+        for index, pattern in enumerate(patterns):
+            alternatives = required(pattern)
+            if all(alternatives):
+                self._wanted += [(index, runs) for runs in alternatives]
             else:
-                self._raw.append(re.compile(pattern, re.MULTILINE))
+                whole = re.compile(pattern + rb"|(?!)()", re.MULTILINE)
+                self._raw.append(_Search(whole, {b"": frozenset([index])}))
 
-    def searches(self, sample: bytes) -> list[re.Pattern[bytes]]:
-        """Compiled searches, with first bytes that are rare in `sample`."""
-        frequency = Counter(sample[: BLOCK // 4])
-        total = frequency.total() or 1
-        cost = {b: _SCAN_COST + _HIT_COST * frequency[b] / total for b in range(256)}
-        tails: dict[int, set[bytes]] = {}
-        todo = [_tails(runs) for runs in self._alternatives]
-        while todo:
-            covers = Counter(first for options in todo for first in options)
-            first = min(covers, key=lambda b: (cost[b] / covers[b], b))
-            tails[first] = {options[first] for options in todo if first in options}
-            todo = [options for options in todo if first not in options]
-        found = [re.compile(_trie(sorted(tails[first]))) for first in sorted(tails)]
-        return found + self._raw
+    def searches(self, sample: bytes) -> list[_Search]:
+        """Compiled searches, with beginnings that are rare in `sample`."""
+        options = [_tails(runs) for _, runs in self._wanted]
+        found = list(self._raw)
+        taken: set[int] = set()
+        for beginning in _cover(options, sample[:_SAMPLE]):
+            owners: dict[bytes, set[int]] = {}
+            for i, tails in enumerate(options):
+                if i not in taken and beginning in tails:
+                    taken.add(i)
+                    owners.setdefault(tails[beginning], set()).add(self._wanted[i][0])
+            # Of two words that begin alike only the shorter can be seen: it stands for both.
+            patterns = {
+                word: frozenset[int]().union(*(o for w, o in owners.items() if w.startswith(word)))
+                for word in owners
+            }
+            # Only the beginning is consumed, so that no hit hides one that overlaps it.
+            text = re.escape(beginning) + b"(?=(" + _trie(sorted(owners)) + b"))"
+            found.append(_Search(re.compile(text), patterns))
+        return found
 
 
-def _tails(runs: Sequence[bytes]) -> dict[int, bytes]:
-    """For each byte of the runs the longest rest that begins with it."""
-    tails: dict[int, bytes] = {}
+def _tails(runs: Sequence[bytes]) -> dict[bytes, bytes]:
+    """For each beginning of one or two bytes the longest rest of a run that follows it."""
+    tails: dict[bytes, bytes] = {}
     for run in runs:
         for i in range(len(run) - SHORTEST + 1):
-            if len(run) - i > len(tails.get(run[i], b"")):
-                tails[run[i]] = run[i:]
+            for width in (1, 2):
+                beginning, rest = run[i : i + width], run[i + width :]
+                if beginning not in tails or len(rest) > len(tails[beginning]):
+                    tails[beginning] = rest
     return tails
+
+
+def _cover(options: Sequence[dict[bytes, bytes]], sample: bytes) -> list[bytes]:
+    """Cheap beginnings of which every option has one: greedy, then pairs merged while it pays."""
+    singles, pairs = Counter(sample), Counter(zip(sample, sample[1:], strict=False))
+    size = len(sample) or 1
+    cost = {}
+    for beginning in {b for tails in options for b in tails}:
+        often = singles[beginning[0]] / size
+        if len(beginning) == 1:
+            cost[beginning] = _SCAN_COST + _HIT_COST * often
+        else:
+            both = pairs[beginning[0], beginning[1]] / size
+            cost[beginning] = _SCAN_COST + _FIRST_COST * often + _HIT_COST * both
+    chosen: list[bytes] = []
+    todo = list(options)
+    while todo:
+        covers = Counter(b for tails in todo for b in tails)
+        chosen.append(min(covers, key=lambda b: (cost[b] / covers[b], b)))
+        todo = [tails for tails in todo if chosen[-1] not in tails]
+    while (merged := _merge(chosen, options, cost)) is not None:
+        chosen = merged
+    return chosen
+
+
+def _merge(
+    chosen: list[bytes], options: Sequence[dict[bytes, bytes]], cost: dict[bytes, float]
+) -> list[bytes] | None:
+    """The same cover with two beginnings replaced by a cheaper one, or None."""
+    for i in range(len(chosen)):
+        for j in range(i):
+            rest = [b for k, b in enumerate(chosen) if k not in (i, j)]
+            lost = [t for t in options if not any(b in t for b in rest)]
+            if not lost:
+                return rest
+            common = set(lost[0]).intersection(*lost)
+            best = min(common, key=lambda b: (cost[b], b), default=None)
+            if best is not None and cost[best] < cost[chosen[i]] + cost[chosen[j]]:
+                return [*rest, best]
+    return None
 
 
 def _trie(words: Sequence[bytes]) -> bytes:
@@ -80,35 +146,43 @@ class Scanner:
         self.lines = 0
         self.last = b""
 
-    def scan(self, blocks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Yield `(number, line)` from whole lines given in pieces of any size."""
-        searches: list[re.Pattern[bytes]] | None = None
+    def scan(self, blocks: Iterable[bytes]) -> Iterator[Candidate]:
+        """Yield candidates, in order, from whole lines given in pieces of any size."""
+        searches: list[_Search] | None = None
         for block in joined(blocks):
             if searches is None:
                 searches = self._needles.searches(block)
-            hits = sorted({m.start() for search in searches for m in search.finditer(block)})
-            yield from self._block(block, hits)
+            yield from self._block(block, _hits(searches, block))
             tail = block.rstrip()
             self.last = tail[tail.rfind(b"\n") + 1 :] or self.last
 
-    def _block(self, block: bytes, hits: list[int]) -> Iterator[tuple[int, bytes]]:
-        at = 0
-        pending = iter(hits)
+    def _block(self, block: bytes, hits: list[tuple[int, frozenset[int]]]) -> Iterator[Candidate]:
+        at = k = 0
         while at < len(block):
             start = at
             if not self.follow:
-                hit = next((h for h in pending if h >= at), None)
-                if hit is None:
+                if k == len(hits):
                     break
-                start = block.rfind(b"\n", at, hit) + 1 or at
+                start = block.rfind(b"\n", at, hits[k][0]) + 1 or at
                 self.lines += block.count(b"\n", at, start)
-            stop = block.find(b"\n", start)
-            stop = len(block) if stop < 0 else stop
+            stop = block.index(b"\n", start)
+            patterns: frozenset[int] = frozenset()
+            while k < len(hits) and hits[k][0] <= stop:
+                patterns |= hits[k][1]
+                k += 1
             self.lines += 1
             at = stop + 1
-            yield self.lines, block[start:stop]
-        if at < len(block):
-            self.lines += block.count(b"\n", at)
+            yield Candidate(self.lines, block[start:stop], patterns)
+        self.lines += block.count(b"\n", at)
+
+
+def _hits(searches: Sequence[_Search], block: bytes) -> list[tuple[int, frozenset[int]]]:
+    found = []
+    for expression, patterns in searches:
+        found += [(m.start(), patterns[m[1] or b""]) for m in expression.finditer(block)]
+    if len(searches) > 1:
+        found.sort(key=lambda hit: hit[0])
+    return found
 
 
 def joined(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -116,8 +190,6 @@ def joined(blocks: Iterable[bytes]) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 0
     for part in blocks:
-        if not part:
-            part = b"\n"
         parts.append(part if part.endswith(b"\n") else part + b"\n")
         size += len(part)
         if size >= BLOCK:

@@ -11,8 +11,7 @@ import msgspec
 from stack.model.ending import Ending, judge
 from stack.model.findings import Diagnosis, Finding
 from stack.model.loglines import Traces, clean
-from stack.model.literals import required
-from stack.model.scan import Needles, Scanner
+from stack.model.scan import Candidate, Needles, Scanner
 
 _OUTCOME = re.compile(r"(blocked|stalled|degraded|quality|warning):[a-z0-9_]+|ok|progress")
 _TRACEBACK = rb"Traceback \(most recent call last\)"
@@ -42,7 +41,7 @@ class Catalogue:
 
     def __init__(self, signatures: Iterable[Signature]) -> None:
         self.signatures = tuple(signatures)
-        self.compiled: list[tuple[Signature, re.Pattern[bytes], tuple[bytes, ...]]] = []
+        self.compiled: list[tuple[Signature, re.Pattern[bytes]]] = []
         for signature in self.signatures:
             if not _OUTCOME.fullmatch(signature.outcome):
                 raise ValueError(f"signature {signature.name}: no such class: {signature.outcome}")
@@ -50,8 +49,7 @@ class Catalogue:
                 pattern = re.compile(signature.pattern.encode())
             except re.error as error:
                 raise ValueError(f"signature {signature.name}: bad pattern: {error}") from error
-            certain = [max(runs, key=len, default=b"") for runs in required(pattern.pattern)]
-            self.compiled.append((signature, pattern, tuple(certain)))
+            self.compiled.append((signature, pattern))
 
     @classmethod
     def load(cls, *documents: Mapping[str, Any]) -> Catalogue:
@@ -71,8 +69,8 @@ class Catalogue:
         return cls(merged.values())
 
     def patterns(self) -> list[bytes]:
-        """What a scanner has to look for, tracebacks included."""
-        return [_TRACEBACK, *(s.pattern.encode() for s in self.signatures)]
+        """What a scanner has to look for: the signatures by their index, then tracebacks."""
+        return [*(pattern.pattern for _, pattern in self.compiled), _TRACEBACK]
 
 
 class Classifier:
@@ -89,14 +87,14 @@ class Classifier:
         """Whether a traceback is open, so that the lines that follow are needed too."""
         return self._traces.open
 
-    def line(self, number: int, raw: bytes) -> None:
-        """Note what one line says; `number` counts from 1."""
+    def line(self, candidate: Candidate) -> None:
+        """Note what one line says."""
+        number, raw, patterns = candidate
         text = clean(raw)
         quoted = self._traces.quotes(text)
         known = False
-        for signature, pattern, certain in self._catalogue.compiled:
-            if not any(literal in raw for literal in certain):
-                continue
+        for index in sorted(i for i in patterns if i < len(self._catalogue.compiled)):
+            signature, pattern = self._catalogue.compiled[index]
             match = pattern.search(raw)
             if match is None:
                 continue
@@ -176,8 +174,8 @@ def classify(
     """
     scanner = Scanner(Needles(catalogue.patterns()))
     classifier = Classifier(catalogue)
-    for number, line in scanner.scan(lines):
-        classifier.line(number, line)
+    for candidate in scanner.scan(lines):
+        classifier.line(candidate)
         scanner.follow = classifier.wants_all
     ending = Ending.of(exit_code, signal, timed_out=timed_out, stalled=stalled, result=result)
     return classifier.finish(ending, lines=scanner.lines, last=scanner.last)
