@@ -1,0 +1,35 @@
+# Each target sets itself up from a bare checkout: Python 3.11 or later, git, and PyPI.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint venv clean
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip --quiet install --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip --quiet install --editable . --group dev
+	touch $(STAMP)
+
+# The main job, from nothing: fetch vLLM's source, apply, build every prefix, measure, report.
+demo: venv
+	$(BIN)/stack apply --upstream vllm@0.20.1
+	$(BIN)/stack apply --upstream vllm@0.29.0
+	$(BIN)/stack build --profile cpu-smoke
+	$(BIN)/stack verify --profile cpu-smoke
+
+test: venv
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+clean:
+	rm -rf $(VENV) .stack .pytest_cache .mypy_cache .ruff_cache

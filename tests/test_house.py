@@ -1,0 +1,20 @@
+"""The house rules that no linter keeps."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_files_of_the_package_stay_short() -> None:
+    sizes = {path: len(path.read_text().splitlines()) for path in (ROOT / "stack").rglob("*.py")}
+    written = [size for size in sizes.values() if size]
+    assert {str(path): size for path, size in sizes.items() if size > 300} == {}
+    assert statistics.median(written) <= 110
+
+
+def test_packages_do_not_re_export() -> None:
+    for path in (ROOT / "stack").glob("*/__init__.py"):
+        assert "import" not in path.read_text().replace("from __future__ import annotations", ""), path
