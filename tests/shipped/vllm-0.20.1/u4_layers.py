@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -87,11 +87,11 @@ def record_fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
-def make_layer(dtype: torch.dtype = torch.float16, index: int = 0) -> FusedMoE:
-    """A MiniMax-M2 MoE layer with random INT4 weights, not yet through the load check."""
+def make_layer(dtype: torch.dtype = torch.float16, index: int = 0, seed: int = 0) -> FusedMoE:
+    """MiniMax-M2's MoE layer `index` with random INT4 weights, not yet through the load check."""
     with default_dtype(dtype):
         block = MiniMaxM2MoE(minimax_config(), inc_config(), prefix=f"model.layers.{index}.mlp")
-    return fill(block.experts, seed=index)
+    return fill(block.experts, seed=seed)
 
 
 def load(layer: FusedMoE) -> FusedMoE:
@@ -107,12 +107,18 @@ def apply(
     dtype: torch.dtype = torch.float16,
     shared_experts_input: torch.Tensor | None = None,
     ids_dtype: torch.dtype = torch.int32,
+    weights_dtype: torch.dtype = torch.float32,
+    watch: Callable[[torch.Tensor], object] = lambda weights: None,
 ) -> torch.Tensor:
-    """Apply the layer's method to a random batch: [tokens, HIDDEN] in `dtype`."""
+    """Apply the layer's method to a random batch: [tokens, HIDDEN] in `dtype`.
+
+    `watch` sees the route weights, [tokens, TOP_K], before the method does.
+    """
     generator = torch.Generator().manual_seed(tokens)
     x = torch.randn(tokens, HIDDEN, generator=generator).to(dtype)
-    weights = torch.rand(tokens, TOP_K, generator=generator).softmax(-1)
+    weights = torch.rand(tokens, TOP_K, generator=generator).softmax(-1).to(weights_dtype)
     ids = torch.stack(
         [torch.randperm(EXPERTS, generator=generator)[:TOP_K] for _ in range(tokens)]
     ).to(ids_dtype)
+    watch(weights)
     return layer.quant_method.apply(layer, x, weights, ids, shared_experts_input)
