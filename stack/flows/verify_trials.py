@@ -209,7 +209,7 @@ def now_id() -> str:
 
 
 def _spoken(role: Role, pair: int | None) -> str:
-    return f"pair {pair} " if role == "pair" else f"{role} "
+    return f"pair {pair}" if role == "pair" else role
 
 
 def _result(trial: Trial) -> str:
