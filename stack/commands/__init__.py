@@ -20,6 +20,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "export": "Write the workspace's commits back to the patch files",
         "undo": "Take the last change back",
     },
+    "Carry": {
+        "forecast": "Say what a rebase would meet, without touching anything",
+    },
     "Serve": {
         "build": "Make the environment of a profile and a layer per prefix",
     },

@@ -8,6 +8,7 @@ import msgspec
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows import project_setup
+from stack.flows.pins import fetch_upstream
 
 
 @click.group(short_help="Add, fetch and list upstreams")
@@ -40,7 +41,7 @@ def fetch(name: str | None) -> Verb:
 
     def run(ctx: Context) -> Answer:
         chosen, _ = ctx.project.upstream(name)
-        text = project_setup.fetch_upstream(ctx.project, chosen, ctx.console.emit)
+        text = fetch_upstream(ctx.project, chosen, ctx.console.emit)
         return Answer(data={"upstream": chosen, "done": text}, show=lambda c: c.say(text))
 
     return run

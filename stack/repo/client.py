@@ -78,7 +78,7 @@ class Git:
             process.stdin.close()
             err = _follow(process.stderr, on_progress)
             out = process.stdout.read()
-            code = process.wait()
+            code = process.proc.wait()  # GitPython's own wait() raises on any exit code but 0
         else:
             out, err = process.communicate(stdin or b"")
             code = process.returncode
@@ -133,6 +133,7 @@ class _Process:
     stdout: IO[bytes]
     stderr: IO[bytes]
     returncode: int
+    proc: _Process
 
     def communicate(self, data: bytes) -> tuple[bytes, bytes]: ...  # type: ignore[empty-body]
 

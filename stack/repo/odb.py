@@ -41,7 +41,7 @@ class ObjectStore:
 
     def close(self) -> None:
         self._process.stdin.close()
-        self._process.wait()
+        self._process.proc.wait()
 
     def read(self, oid: str) -> tuple[str, bytes] | None:
         """Kind and data of an object, or None where the repository lacks it."""

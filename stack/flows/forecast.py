@@ -1,0 +1,112 @@
+"""Forecast: what a rebase to each of some revisions would meet; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from stack.errors import StackError
+from stack.flows.base import open_base
+from stack.flows.events import Emit, Progress
+from stack.flows.pins import resolve_pin
+from stack.flows.prefixes import items
+from stack.model.line import Member, Pin, Series
+from stack.model.outcome import Outcome
+from stack.repo.carry_series import CarriedStep, carry_series
+from stack.repo.odb import ObjectStore
+from stack.store.project import Line, Project
+from stack.store.resolutions import Memory
+
+LETTERS = {
+    Outcome.CLEAN: "+", Outcome.MODIFIED: "~", Outcome.EMPTY: "0", Outcome.UPSTREAMED: "=",
+    Outcome.CONFLICT: "!", Outcome.NOT_TRIED: ".",
+}
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One patch at one revision. `regions` are its open conflict regions by key."""
+
+    outcome: Outcome
+    trouble: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    answered: int = 0
+    shrunk: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One revision: its pin, a cell per patch, and how many regions are open and distinct."""
+
+    revision: str
+    pin: Pin | None
+    cells: tuple[Cell, ...] = ()
+    regions: int = 0
+    distinct: int = 0
+    answered: int = 0
+    error: str | None = None
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """Patches x revisions; `distinct` counts the questions over all revisions together."""
+
+    line: str
+    patches: tuple[str, ...]
+    columns: tuple[Column, ...]
+    distinct: int
+
+
+def forecast(
+    project: Project, line: Line, members: Sequence[Member], revisions: Sequence[str], emit: Emit
+) -> Forecast:
+    """Carry `members` to every revision in memory.
+
+    A revision that no source serves becomes a column with the reason; the others are still told.
+    """
+    memory = Memory(project.paths.patches / line.series.upstream / "resolutions")
+    parsed = items(line, members, project)
+    base = open_base(project, line.series, emit)
+    columns: list[Column] = []
+    keys: set[str] = set()
+    for at, revision in enumerate(revisions):
+        emit(Progress("forecast", at, len(revisions), revision))
+        try:
+            pin = resolve_pin(project, line.series.upstream, revision, emit)
+            target = open_base(project, at_pin(line.series, pin), emit)
+        except StackError as wrong:
+            columns.append(Column(revision=revision, pin=None, error=wrong.message))
+            continue
+        with ObjectStore(base.git) as odb:
+            steps = carry_series(
+                odb, parsed, base.commit, target.commit, answer=memory.answer, on_conflict="assume"
+            )
+        cells = tuple(cell(step) for step in steps)
+        regions = [key for one in cells for key in one.regions]
+        keys |= set(regions)
+        columns.append(
+            Column(
+                revision=revision, pin=pin, cells=cells, regions=len(regions),
+                distinct=len(set(regions)), answered=sum(one.answered for one in cells),
+            )
+        )
+    return Forecast(
+        line=line.id, patches=tuple(member.name for member in members), columns=tuple(columns),
+        distinct=len(keys),
+    )
+
+
+def at_pin(series: Series, pin: Pin) -> Series:
+    """An empty series of the same upstream at another pin."""
+    return Series(schema=1, upstream=series.upstream, pin=pin, context=series.context)
+
+
+def cell(step: CarriedStep) -> Cell:
+    """What a carried step means for people and JSON."""
+    return Cell(
+        outcome=step.outcome,
+        trouble=tuple(f"{one.path}: {one.why}" for one in step.trouble),
+        regions=tuple(region.key for one in step.trouble for region in one.regions),
+        answered=step.answered,
+        shrunk=tuple(f"{path}: {count} places there already" for path, count in step.shrunk.items()),
+        moved=tuple(f"{old} is {new} there" for old, new in step.moved.items()),
+    )
