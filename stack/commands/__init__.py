@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Carry": {
         "forecast": "Say what a rebase would meet, without touching anything",
+        "rebase": "Carry a line to another commit",
     },
     "Serve": {
         "build": "Make the environment of a profile and a layer per prefix",

@@ -11,11 +11,13 @@ from tomlkit.items import Table
 from stack.model.line import Member, Pin
 
 
-def new_series(upstream: str, pin: Pin) -> bytes:
+def new_series(upstream: str, pin: Pin, *, context: int = 3) -> bytes:
     """The `series.toml` of a new line without patches."""
     document = tomlkit.document()
     document["schema"] = 1
     document["upstream"] = upstream
+    if context != 3:
+        document["context"] = context
     table = tomlkit.table()
     table["label"] = pin.label
     if pin.commit:
@@ -48,10 +50,21 @@ def set_members(data: bytes, members: Sequence[Member]) -> bytes:
 
 
 def _table(member: Member) -> Table:
+    """An entry for a member, without the keys that have their default."""
     table = tomlkit.table()
-    table["name"] = member.name
-    table["state"] = member.state
-    table["kind"] = member.kind
+    for key in ("name", "state", "kind"):
+        table[key] = getattr(member, key)
+    if member.reason:
+        table["reason"] = member.reason
+    if member.env:
+        env = tomlkit.inline_table()
+        env.update(dict(member.env))
+        table["env"] = env
+    for key in ("needs", "bench"):
+        if said := getattr(member, key):
+            table[key] = list(said)
+    if member.claim:
+        table["claim"] = member.claim
     return table
 
 

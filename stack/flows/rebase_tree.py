@@ -1,0 +1,168 @@
+"""The worktree in which a stopped rebase waits for an answer, and the answers read from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from stack.errors import StateError
+from stack.model.linediff import Change, changes, split
+from stack.model.merge3 import OURS, THEIRS, Region
+from stack.model.objects import FOLDER, SYMLINK
+from stack.model.rebase import Place, Rebase
+from stack.repo.carry import Trouble
+from stack.repo.client import Git
+from stack.repo.mirror import ensure_repository
+from stack.repo.odb import ObjectStore
+from stack.repo.workspace import Workspace
+from stack.store import atomic
+from stack.store.project import Project
+from stack.store.resolutions import Memory
+
+_MARKERS = (f"{OURS} ".encode(), f"{THEIRS} ".encode())
+
+
+def state_path(project: Project) -> Path:
+    return project.paths.state / "rebase" / "state.json"
+
+
+def load(project: Project) -> Rebase | None:
+    """The rebase that is under way, if there is one."""
+    try:
+        return msgspec.json.decode(state_path(project).read_bytes(), type=Rebase)
+    except FileNotFoundError:
+        return None
+
+
+def save(project: Project, state: Rebase) -> None:
+    atomic.write(state_path(project), msgspec.json.format(msgspec.json.encode(state)))
+
+
+def discard(project: Project, state: Rebase) -> None:
+    """Forget a rebase: its state first, so that a kill in between leaves only a folder to sweep."""
+    state_path(project).unlink(missing_ok=True)
+    workspace = worktree(project, state)
+    if workspace.tree.exists():
+        atomic.discard(workspace.tree)
+    workspace.repository.run("worktree", "prune", "--expire=now")
+    workspace.repository.run("update-ref", "-d", workspace.branch, ok=(0, 1, 128))
+
+
+def worktree(project: Project, state: Rebase) -> Workspace:
+    """The worktree of a stopped rebase."""
+    upstream = state.source.partition("/")[0]
+    git = ensure_repository(project.paths.repository(upstream))
+    return Workspace(git, project.paths.state / "rebase", "stack-rebase")
+
+
+def present(
+    project: Project, odb: ObjectStore, state: Rebase, trouble: Sequence[Trouble], marked: str
+) -> tuple[Place, ...]:
+    """Show a conflict in the worktree: HEAD is the tip so far, the files hold the markers."""
+    odb.write()
+    workspace = worktree(project, state)
+    if workspace.head() is None:
+        workspace.create(state.tip)
+    else:
+        workspace.git.run("read-tree", "--reset", "-u", state.tip, worktree=workspace.tree)
+    workspace.attach(state.tip)
+    changed = odb.changed(odb.commit(state.tip).tree, marked)
+    for path, (_, right) in changed.items():
+        full = Path(os.fsdecode(os.path.join(os.fsencode(workspace.tree), path)))
+        if right is None:
+            full.unlink(missing_ok=True)
+        elif right.mode == SYMLINK:
+            full.unlink(missing_ok=True)
+            full.parent.mkdir(parents=True, exist_ok=True)
+            full.symlink_to(os.fsdecode(odb.blob(right.oid)))
+        else:
+            atomic.write(full, odb.blob(right.oid), mode=right.mode & 0o777)
+    places = []
+    for one in trouble:
+        entry = odb.find(marked, one.path.encode("utf-8", "surrogateescape"))
+        data = odb.blob(entry.oid) if entry and entry.mode != FOLDER and one.regions else None
+        places.append(Place(path=one.path, why=one.why, regions=one.regions, marked=data))
+    return tuple(places)
+
+
+def unanswered(workspace: Workspace, places: Sequence[Place]) -> list[str]:
+    """The files that still hold conflict markers, with the line."""
+    found = []
+    for place in places:
+        path = workspace.tree / place.path
+        if not place.regions or not path.is_file():
+            continue
+        for number, line in enumerate(split(path.read_bytes()), 1):
+            if line.startswith(_MARKERS):
+                found.append(f"{place.path}:{number}")
+                break
+    return found
+
+
+def written_tree(workspace: Workspace) -> str:
+    """The tree of everything in the worktree that git does not ignore."""
+    workspace.git.run("add", "--all", worktree=workspace.tree)
+    return workspace.git.run("write-tree").text
+
+
+def remember(workspace: Workspace, state: Rebase, memory: Memory) -> int:
+    """Keep the answers that the edited files give to their regions; how many."""
+    count = 0
+    for place in state.stopped:
+        path = workspace.tree / place.path
+        if place.marked is None or not path.is_file():
+            continue
+        for region, reply in answers(place.marked, path.read_bytes(), place.regions):
+            memory.keep(region, reply, path=place.path, patch=state.current or "")
+            count += 1
+    return count
+
+
+def answers(
+    marked: bytes, edited: bytes, regions: Sequence[Region]
+) -> list[tuple[Region, bytes]]:
+    """What stands in `edited` in place of each region of `marked`.
+
+    A region whose surroundings were edited as well has no answer that could be used elsewhere.
+    """
+    old, new = split(marked), split(edited)
+    edits = changes(old, new)
+    found: list[tuple[Region, bytes]] = []
+    for region in regions:
+        start = region.line - 1
+        stop = start + height(region)
+        inside = [e for e in edits if e[1] > start and e[0] < stop]
+        if any(a < start or b > stop for a, b, _, _ in inside):
+            continue
+        first, last = _place(edits, start, before=True), _place(edits, stop, before=False)
+        found.append((region, b"".join(new[first:last])))
+    return found
+
+
+def height(region: Region) -> int:
+    """How many lines a region takes with its four markers."""
+    return 4 + sum(len(split(side)) for side in (region.base, region.target, region.patch))
+
+
+def _place(edits: Sequence[Change], at: int, *, before: bool) -> int:
+    """Where line `at` of the marked file stands in the edited one."""
+    shift = 0
+    for a, b, c, d in edits:
+        if b < at or (b == at and (a < b or not before)):
+            shift += (d - c) - (b - a)
+    return at + shift
+
+
+def need(project: Project) -> Rebase:
+    """The rebase under way, or `StateError`."""
+    state = load(project)
+    if state is None:
+        raise StateError("no rebase is under way", hint="stack rebase --onto NAME@REV")
+    return state
+
+
+def git_of(project: Project, state: Rebase) -> Git:
+    return worktree(project, state).repository

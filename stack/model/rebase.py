@@ -1,0 +1,67 @@
+"""A rebase on its way: what is carried, how far it is, and where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from stack.model.line import Member, Pin
+from stack.model.merge3 import Region
+from stack.model.outcome import Outcome
+
+SCHEMA = 1
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """A patch that is settled: `commit` is the series' tip after it, `note` says what to know."""
+
+    name: str
+    outcome: Outcome
+    commit: str
+    tree: str
+    notes: tuple[str, ...] = ()
+    dropped: bool = False
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A path with a conflict, its regions and the text with markers that was given to the user."""
+
+    path: str
+    why: str
+    regions: tuple[Region, ...] = ()
+    marked: bytes | None = None
+
+
+class Rebase(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `--continue` needs, in a new shell and after a reboot.
+
+    `kept` are the members of the line at the target that stay in front (`--into`), `start` the
+    commit after them. `at` is the index in `members` of the patch that is next or has stopped.
+    """
+
+    schema: int = SCHEMA
+    source: str
+    target: str
+    pin: Pin
+    base: str
+    start: str
+    into: bool = False
+    kept: tuple[Member, ...] = ()
+    members: tuple[Member, ...] = ()
+    digest: str = ""
+    at: int = 0
+    done: tuple[Done, ...] = ()
+    stopped: tuple[Place, ...] = ()
+    parked: Mapping[str, str] = {}
+    command: tuple[str, ...] = ()
+
+    @property
+    def tip(self) -> str:
+        """The commit on which the next patch goes."""
+        return self.done[-1].commit if self.done else self.start
+
+    @property
+    def current(self) -> str | None:
+        """The patch at which it stands."""
+        return self.members[self.at].name if self.at < len(self.members) else None
