@@ -23,6 +23,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Carry": {
         "forecast": "Say what a rebase would meet, without touching anything",
         "rebase": "Carry a line to another commit",
+        "resolve": "Answer conflict regions, and tend the memory of answers",
     },
     "Serve": {
         "build": "Make the environment of a profile and a layer per prefix",
