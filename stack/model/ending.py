@@ -63,11 +63,11 @@ def judge(
             signature="result", outcome="ok", text="", line=0, last=0, count=1
         )
     else:
-        chosen = _cause(found, gave_up=gave_up, known=gave_up or died)
-        from_signal = _by_signal(ending.signal, lines, last) if not gave_up else None
-        if chosen is None or (from_signal and chosen.wrapper and not from_signal.wrapper):
-            chosen = from_signal or chosen
-        chosen = chosen or _silent(ending, gave_up=gave_up, lines=lines, last=last)
+        cause = _cause(found, gave_up=gave_up, known=gave_up or died)
+        from_signal = None if gave_up else _by_signal(ending.signal, lines, last)
+        if from_signal and (cause is None or (cause.wrapper and not from_signal.wrapper)):
+            cause = from_signal
+        chosen = cause or _silent(ending, gave_up=gave_up, lines=lines, last=last)
     others = sorted((f for f in found if f is not chosen), key=lambda f: f.line)
     return Diagnosis(
         outcome=chosen.outcome,

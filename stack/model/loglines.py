@@ -11,7 +11,9 @@ _PREFIX = re.compile(
     rb"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?"
     rb" \[[^\]\s]*\] ?)?"
 )
-_BURIED = re.compile(rb"\([\w .:/-]+ pid=\d+\) |(?:WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d")
+_BURIED = re.compile(
+    rb"\([\w .:/-]+ pid=\d+\) |(?:WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
+)
 _TRACEBACK = b"Traceback (most recent call last)"
 _EXCEPTION = re.compile(rb"[A-Za-z_][\w.]*(?:: .*|:)?")
 _CARETS = re.compile(rb"[\s^~]*")

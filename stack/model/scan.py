@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from stack.model.literals import SHORTEST, required
+from stack.model.literals import required
 
 BLOCK = 1 << 20
 _SAMPLE = 1 << 18
+_LONG_ENOUGH = 9
+"""Of a longer literal any rest of this many bytes may be searched for."""
 
-_SCAN_COST, _FIRST_COST, _HIT_COST = 0.9, 4.0, 45.0
+_SCAN_COST, _FIRST_COST, _HIT_COST = 0.45, 3.0, 22.0
 """Nanoseconds for a byte passed over, for a first of two bytes, and for a whole beginning found
 (CPython 3.11): they only choose between ways to search, never what is found."""
 
@@ -30,8 +33,11 @@ class Candidate(NamedTuple):
     patterns: frozenset[int]
 
 
-class _Search(NamedTuple):
+class Search(NamedTuple):
+    """An expression; the patterns that may match, `always` or by the text of its first group."""
+
     expression: re.Pattern[bytes]
+    always: frozenset[int]
     patterns: dict[bytes, frozenset[int]]
 
 
@@ -40,21 +46,35 @@ class Needles:
 
     def __init__(self, patterns: Sequence[bytes]) -> None:
         self._wanted: list[tuple[int, list[bytes]]] = []
-        self._raw: list[_Search] = []
+        self._raw: list[Search] = []
+        self._ready: list[Search] | None = None
         for index, pattern in enumerate(patterns):
             alternatives = required(pattern)
             if all(alternatives):
                 self._wanted += [(index, runs) for runs in alternatives]
             else:
-                whole = re.compile(pattern + rb"|(?!)()", re.MULTILINE)
-                self._raw.append(_Search(whole, {b"": frozenset([index])}))
+                whole = re.compile(pattern, re.MULTILINE)
+                self._raw.append(Search(whole, frozenset([index]), {}))
 
-    def searches(self, sample: bytes) -> list[_Search]:
-        """Compiled searches, with beginnings that are rare in `sample`."""
+    def searches(self, sample: bytes) -> Sequence[Search]:
+        """Compiled searches, with beginnings that are rare in `sample`.
+
+        A short log is not worth the choice: it gets searches that are made once.
+        """
+        if len(sample) < _SAMPLE:
+            if self._ready is None:
+                self._ready = self._compile([_tails(runs) for _, runs in self._wanted], b"")
+            return self._ready
+        sample = sample[:_SAMPLE]
         options = [_tails(runs) for _, runs in self._wanted]
+        while _drop_common(options, _cover(options, sample), sample):
+            pass
+        return self._compile(options, sample)
+
+    def _compile(self, options: list[dict[bytes, bytes]], sample: bytes) -> list[Search]:
         found = list(self._raw)
         taken: set[int] = set()
-        for beginning in _cover(options, sample[:_SAMPLE]):
+        for beginning in _cover(options, sample):
             owners: dict[bytes, set[int]] = {}
             for i, tails in enumerate(options):
                 if i not in taken and beginning in tails:
@@ -67,7 +87,7 @@ class Needles:
             }
             # Only the beginning is consumed, so that no hit hides one that overlaps it.
             text = re.escape(beginning) + b"(?=(" + _trie(sorted(owners)) + b"))"
-            found.append(_Search(re.compile(text), patterns))
+            found.append(Search(re.compile(text), frozenset(), patterns))
         return found
 
 
@@ -75,7 +95,7 @@ def _tails(runs: Sequence[bytes]) -> dict[bytes, bytes]:
     """For each beginning of one or two bytes the longest rest of a run that follows it."""
     tails: dict[bytes, bytes] = {}
     for run in runs:
-        for i in range(len(run) - SHORTEST + 1):
+        for i in range(max(len(run) - _LONG_ENOUGH, 0) + 1):
             for width in (1, 2):
                 beginning, rest = run[i : i + width], run[i + width :]
                 if beginning not in tails or len(rest) > len(tails[beginning]):
@@ -85,7 +105,7 @@ def _tails(runs: Sequence[bytes]) -> dict[bytes, bytes]:
 
 def _cover(options: Sequence[dict[bytes, bytes]], sample: bytes) -> list[bytes]:
     """Cheap beginnings of which every option has one: greedy, then pairs merged while it pays."""
-    singles, pairs = Counter(sample), Counter(zip(sample, sample[1:], strict=False))
+    singles, pairs = Counter(sample), Counter(pairwise(sample))
     size = len(sample) or 1
     cost = {}
     for beginning in {b for tails in options for b in tails}:
@@ -123,6 +143,20 @@ def _merge(
     return None
 
 
+def _drop_common(
+    options: Sequence[dict[bytes, bytes]], chosen: Sequence[bytes], sample: bytes
+) -> bool:
+    """Take away the choices whose whole text is common in the sample; whether there were any."""
+    dropped = False
+    for tails in options:
+        beginning = next(b for b in chosen if b in tails)
+        common = sample.count(beginning + tails[beginning]) > len(sample) >> 13
+        if common and len(tails) > 1:
+            del tails[beginning]
+            dropped = True
+    return dropped
+
+
 def _trie(words: Sequence[bytes]) -> bytes:
     """One expression for sorted words that shares their prefixes; a word hides its extensions."""
     if not words[0]:
@@ -148,7 +182,7 @@ class Scanner:
 
     def scan(self, blocks: Iterable[bytes]) -> Iterator[Candidate]:
         """Yield candidates, in order, from whole lines given in pieces of any size."""
-        searches: list[_Search] | None = None
+        searches: Sequence[Search] | None = None
         for block in joined(blocks):
             if searches is None:
                 searches = self._needles.searches(block)
@@ -176,10 +210,13 @@ class Scanner:
         self.lines += block.count(b"\n", at)
 
 
-def _hits(searches: Sequence[_Search], block: bytes) -> list[tuple[int, frozenset[int]]]:
+def _hits(searches: Sequence[Search], block: bytes) -> list[tuple[int, frozenset[int]]]:
     found = []
-    for expression, patterns in searches:
-        found += [(m.start(), patterns[m[1] or b""]) for m in expression.finditer(block)]
+    for expression, always, patterns in searches:
+        if always:
+            found += [(m.start(), always) for m in expression.finditer(block)]
+        else:
+            found += [(m.start(), patterns[m[1]]) for m in expression.finditer(block)]
     if len(searches) > 1:
         found.sort(key=lambda hit: hit[0])
     return found

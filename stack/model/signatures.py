@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +41,7 @@ class Catalogue:
 
     def __init__(self, signatures: Iterable[Signature]) -> None:
         self.signatures = tuple(signatures)
+        self._needles: dict[tuple[bytes, ...], Needles] = {}
         self.compiled: list[tuple[Signature, re.Pattern[bytes]]] = []
         for signature in self.signatures:
             if not _OUTCOME.fullmatch(signature.outcome):
@@ -68,9 +69,13 @@ class Catalogue:
                 merged[signature.name] = signature
         return cls(merged.values())
 
-    def patterns(self) -> list[bytes]:
-        """What a scanner has to look for: the signatures by their index, then tracebacks."""
-        return [*(pattern.pattern for _, pattern in self.compiled), _TRACEBACK]
+    def needles(self, extra: Sequence[bytes] = ()) -> Needles:
+        """What a scanner looks for: the signatures by their index, `extra`, then tracebacks."""
+        key = tuple(extra)
+        if key not in self._needles:
+            known = [pattern.pattern for _, pattern in self.compiled]
+            self._needles[key] = Needles([*known, *key, _TRACEBACK])
+        return self._needles[key]
 
 
 class Classifier:
@@ -95,7 +100,7 @@ class Classifier:
         known = False
         for index in sorted(i for i in patterns if i < len(self._catalogue.compiled)):
             signature, pattern = self._catalogue.compiled[index]
-            match = pattern.search(raw)
+            match = pattern.search(text.body) or pattern.search(raw)
             if match is None:
                 continue
             if signature.outcome == "ok":
@@ -142,7 +147,9 @@ class Classifier:
         """The diagnosis, once the log is over; `last` is its last line that was not blank."""
         said = {name for name, quoted in self._findings if not quoted}
         # A traceback quotes the source line that raises before the message itself.
-        found = [f for (name, quoted), f in self._findings.items() if not quoted or name not in said]
+        found = [
+            f for (name, quoted), f in self._findings.items() if not quoted or name not in said
+        ]
         tail = clean(last).body.strip()[:500].decode(errors="replace")
         return judge(found, ending, result=self._result, lines=lines, last=tail)
 
@@ -172,7 +179,7 @@ def classify(
     `subprocess`, and None where it is not known; `result` says whether the harness has read its
     metric, None lets a line of class `ok` decide.
     """
-    scanner = Scanner(Needles(catalogue.patterns()))
+    scanner = Scanner(catalogue.needles())
     classifier = Classifier(catalogue)
     for candidate in scanner.scan(lines):
         classifier.line(candidate)
