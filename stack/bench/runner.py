@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from stack.bench import environment, evidence, metrics
+from stack.bench import environment, evidence, logs, metrics
 from stack.host import process, survivors
-from stack.model.signatures import Catalogue, classify
+from stack.model.signatures import Catalogue
 from stack.model.trial import Figures
 
 PROBE_LIMIT = 120.0
@@ -69,6 +69,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     max_rss_kib: int = 0
     load: float | None = None
+    engine: Mapping[str, Any] = {}
 
 
 def is_cold(caches: Path, pyc: Path) -> bool:
@@ -155,11 +156,11 @@ def _explain(
         found = _gate(job, log) if job.field else _figures(job, log)
     except metrics.NoFigures as why:
         missing = why
-    with open(log, "rb") as lines:
-        diagnosis = classify(
-            lines, catalogue=catalogue, exit_code=done.exit_code, timed_out=done.timed_out,
-            stalled=done.stalled, result=bool(found),
-        )
+    read = logs.read_log(
+        logs.blocks(log), catalogue, exit_code=done.exit_code, timed_out=done.timed_out,
+        stalled=done.stalled, result=bool(found),
+    )
+    diagnosis = read.diagnosis
     spoiled = found.pop("spoiled", None)
     outcome, cause = diagnosis.outcome, diagnosis.cause
     line, hint = diagnosis.line, diagnosis.hint
@@ -168,7 +169,11 @@ def _explain(
     elif missing is not None and done.ok and outcome in ("blocked:no_result", "ok"):
         outcome, cause, line = missing.outcome, missing.cause, None
     found = found if outcome == "ok" else {}
-    return {"outcome": outcome, "cause": cause, "cause_line": line, "hint": hint, **found}
+    engine = {name: said for name, said in msgspec.to_builtins(read.facts).items() if said}
+    return {
+        "outcome": outcome, "cause": cause, "cause_line": line, "hint": hint, "engine": engine,
+        **found,
+    }
 
 
 def _figures(job: Job, log: Path) -> dict[str, Any]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
-from stack.bench import environment, runner
+from stack.bench import environment, logs
 from stack.errors import ConfigError, UsageError
 from stack.flows import environment as bases
 from stack.flows import prepare
@@ -26,13 +24,10 @@ from stack.host import fingerprint, survivors
 from stack.model.line import near
 from stack.model.outcome import Outcome
 from stack.model.settings import Profile
-from stack.model.signatures import Catalogue
 from stack.model.trial import Machine, Mode, Trial, VerdictRecord, digest
 from stack.store import lock
 from stack.store.ledger import Ledger
 from stack.store.project import Line, Project
-
-SIGNATURES = Path(runner.__file__).with_name("signatures.toml")
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +77,7 @@ def verify(
         _end_leftovers(project, emit)
         machine = _machine(built, ledger, emit)
         session = Session(
-            _ground(project, name, profile, built, machine), project.paths, ledger, catalogue(),
+            _ground(project, name, profile, built, machine), project.paths, ledger, logs.catalogue(),
             emit, fresh=fresh,
         )
         asked = list(_comparisons(project, profile, built, wanted, emit, mode=mode))
@@ -99,11 +94,6 @@ def verify(
             judgements.append(Judgement(record=record, trials=found.trials))
             emit(Said(f"{one.member.name}: {record.verdict}: {record.note}"))
     return Verified(profile=name, machine=machine, judgements=tuple(judgements))
-
-
-def catalogue() -> Catalogue:
-    """The signatures that come with stack."""
-    return Catalogue.load(tomllib.loads(SIGNATURES.read_text(encoding="utf-8")))
 
 
 def _choose(project: Project, profile: Profile, patches: Sequence[str]) -> dict[str, list[str]]:

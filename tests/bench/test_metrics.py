@@ -73,7 +73,8 @@ def test_both_figures_must_agree_to_the_printed_digits(
 
 def test_the_gate_object_is_the_last_one_with_its_field(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text('{"sha256": "old"}\nINFO x\nbar 3% {"sha256": "new", "n": 1}\n{"other": 2}\n{bad\n')
+    old, new = '{"sha256": "old"}', '{"sha256": "new", "n": 1}'
+    log.write_text("\n".join([old, "INFO x", f"bar 3% {new}", '{"other": 2}', "{b"]))
     assert metrics.last_object(log, "sha256") == {"sha256": "new", "n": 1}
     with pytest.raises(metrics.NoFigures, match="no JSON object with `tokens`"):
         metrics.last_object(log, "tokens")

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from stack.bench.logs import catalogue
 from stack.flows.arms import Arm, Comparison
 from stack.flows.events import Event, Progress, Said
 from stack.flows.layers import PROBE
-from stack.flows.verify import catalogue
 from stack.flows.verify_claims import holds
 from stack.flows.verify_compare import Comparing, Found
 from stack.flows.verify_trials import Ground, Session
@@ -81,8 +81,11 @@ class Lab:
             "command": (*command, "bench", "{{ out }}/result.json", counted), "metric": "rate",
             "unit": "tok/s", "log_pattern": "Throughput: ([0-9.]+) total", "pairs": 3,
             "limit": 20.0, "stall": 5.0,
-            "gate": Gate(command=(*command, "gate", "-", counted), field="sha256") if gate else None,
+            "gate": None,
         }
+        if gate:
+            gated = (*command, "gate", "-", counted)
+            settings["gate"] = Gate(command=gated, field="sha256")
         return Comparison(
             line="toy/1", member=Member(name="patch", claim=claim), outcome=Outcome.CLEAN,
             mode="marginal", name="speed", bench=Bench(**settings | bench),
@@ -110,7 +113,7 @@ class Lab:
 
     @property
     def trials(self) -> list[Trial]:
-        return list(Ledger(self.paths.ledger).trials(lambda text: pytest.fail(text)))
+        return list(Ledger(self.paths.ledger).trials(pytest.fail))
 
     @property
     def runs(self) -> int:
@@ -206,7 +209,7 @@ def test_a_patch_that_crashes_is_broken_after_a_second_try(lab: Lab) -> None:
         (RAISES, RAISES.replace("7f3a", "11"), True), (RAISES, RAISES.replace("this", "it"), False),
     ],
 )
-def test_blocked_on_both_sides(lab: Lab, before: str, after: str, same: bool) -> None:  # noqa: FBT001
+def test_blocked_on_both_sides(lab: Lab, before: str, after: str, same: bool) -> None:
     found = lab.compare(lab.asked(before, after))
     assert (found.verdict, found.same_cause) == ("BLOCKED", same)
     assert holds(None, found.verdict, same_cause=same) is (None if same else False)
@@ -334,5 +337,5 @@ def test_progress_says_what_runs_and_what_is_left(lab: Lab) -> None:
         ("same", "BROKEN", False), (None, "BLOCKED", False),
     ],
 )
-def test_claims(claim: Any, verdict: Any, answer: bool) -> None:  # noqa: FBT001
+def test_claims(claim: Any, verdict: Any, answer: bool) -> None:
     assert holds(claim, verdict) is answer

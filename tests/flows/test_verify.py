@@ -1,0 +1,148 @@
+"""`stack verify` from the command line to the ledger, with a toy engine in a real environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stack.host import survivors
+from tests.support.cli import Stack
+from tests.support.repo import RepoBuilder
+from tests.support.toy_engine import Toy
+
+
+@pytest.fixture
+def toy(
+    stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Toy:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    monkeypatch.setenv("STACK_INSTALLER", "pip")
+    return Toy(stack, upstream, tmp_path / "links")
+
+
+def running(toy: Toy) -> list[int]:
+    return survivors.marked(f"STACK_PROJECT={toy.stack.folder.resolve()}\0".encode())
+
+
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_stack_is_proved_patch_by_patch(toy: Toy) -> None:
+    done = toy.stack.ok("verify", "--json")
+    data = done.json["data"]
+    rows = {row["name"]: row for row in data["patches"]}
+    assert [(name, row["verdict"], row["holds"]) for name, row in rows.items()] == [
+        ("keep-the-heap-whole", "UNBLOCKED", True), ("route-sigmoid", "UNBLOCKED", True),
+        ("time-the-steps", "SAME", True),
+    ]
+    assert {row["state"] for row in rows.values()} == {"active"}
+    assert {row["outcome"] for row in rows.values()} == {"clean"}
+    heap, routed, timed = rows.values()
+    assert heap["cause"] == "native crash: free(): invalid size"
+    assert routed["cause"] == "exception: AssertionError" or "scoring" in routed["cause"]
+    base = [trial for trial in heap["trials"] if trial["side"] == "before"]
+    assert {trial["outcome"] for trial in base} == {"blocked:native_crash"}
+    assert {trial["prefix"] for trial in base} == {"base"}
+    assert all(trial["figures"]["logged"] for trial in heap["trials"] if trial["role"] == "single")
+    assert (timed["pairs"], len(timed["trials"])) == (2, 8)
+    assert all(trial["env"]["TOY_TIMING"] == "1" for trial in timed["trials"])
+    assert {tuple(trial["loaded"]) for trial in timed["trials"] if trial["side"] == "after"} == {
+        ("toy/core.py", "toy/speed.py")
+    }
+    for trial in toy.trials():
+        assert (toy.state / trial["log"]).is_file()
+        assert trial["proved"] >= 1
+    assert running(toy) == []
+    # The same question is not asked twice, and the report shows what verify showed.
+    count = len(toy.trials())
+    again = toy.stack.ok("verify")
+    assert len(toy.trials()) == count
+    assert toy.stack.ok("report").out == again.out
+    assert "UNBLOCKED" in again.out
+    assert "1.00" in again.out
+
+
+def test_what_cannot_be_verified_is_refused_before_anything_is_built(toy: Toy) -> None:
+    wrong = toy.stack("verify", "route-sigmoids")
+    assert wrong.code == 2
+    assert "no patch `route-sigmoids` in toy/1.0" in wrong.err
+    assert "did you mean `route-sigmoid`" in wrong.err
+    assert toy.stack("verify", "--profile", "tine").code == 2
+    assert toy.stack("verify", "--pairs", "0").code == 2
+    toy.series.write_text(toy.series.read_text().replace('["sigmoid"]', '["sigmoit"]'))
+    wrong = toy.stack("verify")
+    assert wrong.code == 2
+    assert "patches/toy/1.0/series.toml: patch `route-sigmoid`: no bench `sigmoit`" in wrong.err
+    assert not (toy.state / "venvs").exists()
+
+
+def test_a_claim_that_does_not_hold_and_nothing_to_measure(toy: Toy) -> None:
+    text = toy.series.read_text()
+    toy.series.write_text(text.replace('claim = "same"', 'claim = "faster"'))
+    slow = toy.stack("verify", "time-the-steps", "--json")
+    assert slow.code == 1
+    assert slow.json["status"] == "success"
+    assert slow.json["data"]["patches"][0]["holds"] is False
+    # On the sigmoid model the first patch changes nothing: both sides stop at the same assertion.
+    other = text.replace('bench = ["softmax"]\nclaim = "unblocked"', 'bench = ["sigmoid"]')
+    toy.series.write_text(other)
+    none = toy.stack("verify", "keep-the-heap-whole", "--json")
+    assert none.code == 5
+    row = none.json["data"]["patches"][0]
+    assert (row["verdict"], row["holds"], row["ratio"]) == ("BLOCKED", None, None)
+    assert row["note"].startswith("before and after: ")
+
+
+def test_interrupts_keep_what_was_measured_and_leave_nothing_running(toy: Toy) -> None:
+    toy.stack.ok("build")
+    toy.configure(seconds=1)
+    for number, end in ((signal.SIGINT, 130), (signal.SIGTERM, 130)):
+        before = len(toy.trials())
+        process = toy.stack.start("verify", "time-the-steps")
+        until(lambda before=before: len(toy.trials()) > before and running(toy))
+        process.send_signal(number)
+        assert process.wait(20) == end
+        assert running(toy) == []
+    kept = toy.trials()
+    data = toy.stack.ok("verify", "time-the-steps", "--json").json["data"]
+    assert len(toy.trials()) == 8, "nothing that was finished is measured again"
+    assert toy.trials()[: len(kept)] == kept
+    assert data["patches"][0]["pairs"] == 2
+
+
+def test_a_killed_verify_loses_no_trial_and_its_engine_is_ended_later(toy: Toy) -> None:
+    toy.stack.ok("build")
+    toy.configure(seconds=2)
+    process = toy.stack.start("verify", "time-the-steps")
+    until(lambda: len(toy.trials()) >= 1 and running(toy))
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = toy.trials()
+    left = running(toy)
+    done = toy.stack("verify", "time-the-steps", "--pairs", "1")
+    assert done.code == 0, done
+    assert toy.trials()[: len(kept)] == kept
+    assert not set(left) & set(running(toy))
+    assert len(toy.trials()) == 6
+
+
+def test_two_verifies_at_once_do_not_mix(toy: Toy) -> None:
+    toy.stack.ok("build")
+    toy.configure(seconds=3)
+    process = toy.stack.start("verify", "time-the-steps")
+    until(lambda: running(toy))
+    second = toy.stack("verify", "time-the-steps")
+    assert second.code == 2
+    assert "measuring.lock: held by process" in second.err
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
