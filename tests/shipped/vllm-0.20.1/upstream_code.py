@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import vllm
+from vllm.utils import torch_utils
 
 PATCHES = Path(__file__).parents[3] / "patches/vllm/0.20.1"
 
@@ -39,7 +40,10 @@ def module_without(root: Path, patch: str, name: str, *, marker: str) -> ModuleT
     spec = importlib.util.spec_from_file_location(f"{name}_unpatched", source)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        # Its operators exist already: the patched module registered them.
+        monkeypatch.setattr(torch_utils, "direct_register_custom_op", lambda **_: None)
+        spec.loader.exec_module(module)
     return module
 
 
