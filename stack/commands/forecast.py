@@ -16,10 +16,11 @@ from stack.flows import forecast as flow
 @options.choose_line
 @options.choose_patches
 @click.option("--onto", "onto", multiple=True, required=True, metavar="NAME@REV", help="A revision to look at; may be given again")
+@click.option("--strict", is_flag=True, help="Exit 1 where a clean merge is suspect")
 @click.argument("more", nargs=-1, metavar="[NAME@REV]...")
 def command(
     upstream: str | None, line: str | None, to: str | None, with_: tuple[str, ...],
-    without: tuple[str, ...], onto: tuple[str, ...], more: tuple[str, ...],
+    without: tuple[str, ...], onto: tuple[str, ...], more: tuple[str, ...], strict: bool,
 ) -> Verb:
     """Say what a rebase of a line would meet at each revision, without touching anything.
 
@@ -54,6 +55,8 @@ def command(
                 for name, cell in zip(found.patches, column.cells, strict=True):
                     for text in (*cell.trouble, *cell.shrunk, *cell.moved):
                         console.out(f"{column.revision}  {name}: {text}")
+                    for text in cell.suspects:
+                        console.out(f"{column.revision}  {name}: suspect: {text}")
             for column in found.columns:
                 if column.error:
                     console.warn(f"{column.revision}: {column.error}")
@@ -64,6 +67,9 @@ def command(
                 "from memory; nothing was written"
             )
 
-        return Answer(data=msgspec.to_builtins(found), show=show)
+        doubtful = any(cell.suspects for column in found.columns for cell in column.cells)
+        return Answer(
+            data=msgspec.to_builtins(found), show=show, exit_code=1 if strict and doubtful else 0
+        )
 
     return run

@@ -30,11 +30,12 @@ REASONS = ("negative", "neutral", "obsolete", "upstreamed", "superseded")
 @click.option("--park", type=click.Choice(REASONS), help="Leave the patch out with this reason and go on")
 @click.option("--replace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Go on with a rewritten patch of the same Patch-Id")
 @click.option("--abort", "abort_", is_flag=True, help="Give the rebase up; everything is as it was")
+@click.option("--strict", is_flag=True, help="Exit 1 where a clean merge is suspect")
 @options.dry_run
 def command(
     onto: str | None, upstream: str | None, line: str | None, label: str | None, into: str | None,
     ours: bool, continue_: bool, skip: bool, park: str | None, replace: Path | None, abort_: bool,
-    dry_run: bool,
+    strict: bool, dry_run: bool,
 ) -> Verb:
     """Carry a line to another commit by merging each patch's two trees with the new one.
 
@@ -73,10 +74,14 @@ def command(
         return Answer(
             data=_data(done.state) | {"parked": list(done.parked), "left_behind": list(done.left)},
             show=lambda console: _show(console, done),
-            exit_code=0 if done.finished else 3,
+            exit_code=3 if not done.finished else 1 if strict and _suspect(done.state) else 0,
         )
 
     return run
+
+
+def _suspect(state: Rebase) -> bool:
+    return any(note.startswith("suspect: ") for done in state.done for note in done.notes)
 
 
 class _Stopped(Conflict):

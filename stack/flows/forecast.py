@@ -33,6 +33,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     answered: int = 0
     shrunk: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    suspects: tuple[str, ...] = ()
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,4 +110,5 @@ def cell(step: CarriedStep) -> Cell:
         answered=step.answered,
         shrunk=tuple(f"{path}: {count} places there already" for path, count in step.shrunk.items()),
         moved=tuple(f"{old} is {new} there" for old, new in step.moved.items()),
+        suspects=step.suspects,
     )

@@ -165,6 +165,7 @@ def _open(state: Rebase, stopped: CarriedStep | None) -> Rebase:
 def _done(step: CarriedStep, state: Rebase) -> Done:
     notes = [f"{path}: {n} places there already" for path, n in step.shrunk.items()]
     notes += [f"{old} is {new} there" for old, new in step.moved.items()]
+    notes += [f"suspect: {text}" for text in step.suspects]
     if step.answered:
         notes.append(f"{step.answered} regions answered from memory")
     dropped = step.outcome in (Outcome.UPSTREAMED, Outcome.EMPTY)

@@ -15,6 +15,7 @@ from stack.repo.carry import Trouble, carry
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames
 from stack.repo.replay import Item, make_commit, replay
+from stack.repo.semantics import suspects
 
 OnConflict = Literal["stop", "assume"]
 
@@ -38,6 +39,7 @@ class CarriedStep(msgspec.Struct, frozen=True, kw_only=True):
     merged: tuple[str, ...] = ()
     shrunk: Mapping[str, int] = {}
     moved: Mapping[str, str] = {}
+    suspects: tuple[str, ...] = ()
 
 
 def carry_series(
@@ -88,13 +90,14 @@ def carry_series(
                 outcome = Outcome.UPSTREAMED
             elif done.answered or (done.merged and _body(odb, before, after) != _body(odb, tree, done.tree)):
                 outcome = Outcome.MODIFIED
+            doubts = suspects(odb, before, after, tree, done.tree) if done.tree != tree else ()
             if done.tree != tree:
                 parent = make_commit(odb, done.tree, parent, item.mail)
             tree = done.tree
             out.append(
                 CarriedStep(
                     **common, outcome=outcome, commit=parent, tree=tree, answered=done.answered,  # type: ignore[arg-type]
-                    merged=done.merged, moved=done.moved,
+                    merged=done.merged, moved=done.moved, suspects=doubts,
                     shrunk=done.already if outcome is not Outcome.UPSTREAMED else {},
                 )
             )

@@ -1,0 +1,226 @@
+"""What a clean merge of Python text cannot tell: code that no longer parses, or that nobody runs.
+
+Each finding is a sentence for people. Nothing here runs or imports the code that it looks at.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from stack.model.linediff import changes, split
+
+Exports = Callable[[str], "set[str] | None"]
+"""The names of a module of the tree by its dotted name; None for a module that is not in the tree."""
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def suspects(
+    before: bytes, after: bytes, target: bytes, result: bytes, exports: Exports
+) -> list[str]:
+    """What is suspicious of a file that a patch (`before` to `after`) changed at a new place.
+
+    `target` and `result` are the file there without and with the patch. Only what the merge made
+    is reported: what was so without it, or is so in the patch's own file, is nobody's doing.
+    """
+    tree = parse(result)
+    if tree is None:
+        if parse(target) is not None or not target:
+            return [f"does not parse: {_syntax(result)}"]
+        return []
+    found = _shadowed(target, tree)
+    found += _missing_imports(target, tree, exports)
+    found += _elsewhere(before, after, target, result)
+    return found
+
+
+def parse(data: bytes) -> ast.Module | None:
+    """The syntax tree of a file, or None."""
+    try:
+        return ast.parse(data)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _syntax(data: bytes) -> str:
+    try:
+        ast.parse(data)
+    except SyntaxError as wrong:
+        return f"line {wrong.lineno}: {wrong.msg}"
+    except ValueError as wrong:
+        return str(wrong)
+    return ""
+
+
+def _scopes(tree: ast.Module) -> Iterator[tuple[str, list[ast.stmt]]]:
+    """Every module and class body with its qualified name."""
+    waiting: list[tuple[str, ast.Module | ast.ClassDef]] = [("", tree)]
+    while waiting:
+        name, node = waiting.pop()
+        yield name, node.body
+        for child in node.body:
+            if isinstance(child, ast.ClassDef):
+                waiting.append((f"{name}.{child.name}".lstrip("."), child))
+
+
+def _definitions(tree: ast.Module) -> dict[tuple[str, str], list[ast.stmt]]:
+    """The definitions of each name in each scope, without overloads and property setters."""
+    found: dict[tuple[str, str], list[ast.stmt]] = {}
+    for scope, body in _scopes(tree):
+        for node in body:
+            if isinstance(node, _DEFINITIONS) and not _chained(node):
+                found.setdefault((scope, node.name), []).append(node)
+    return found
+
+
+def _chained(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Whether a second definition of the name is meant: overloads, setters, registrations."""
+    for decorator in node.decorator_list:
+        inner = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(inner, ast.Attribute) and inner.attr in ("setter", "deleter", "getter", "register", "overload"):
+            return True
+        if isinstance(inner, ast.Name) and inner.id == "overload":
+            return True
+    return node.name == "_"
+
+
+def _shadowed(target: bytes, tree: ast.Module) -> list[str]:
+    old = parse(target)
+    counts = {key: len(nodes) for key, nodes in _definitions(old).items()} if old else {}
+    found = []
+    for (scope, name), nodes in _definitions(tree).items():
+        if len(nodes) > max(1, counts.get((scope, name), 0)):
+            where = f"{scope}.{name}".lstrip(".")
+            found.append(
+                f"`{where}` at line {nodes[0].lineno} is shadowed by another at line {nodes[-1].lineno}"
+            )
+    return found
+
+
+def _missing_imports(target: bytes, tree: ast.Module, exports: Exports) -> list[str]:
+    old = parse(target)
+    known = {_import_key(name) for name in _imports(old)} if old else set()
+    found = []
+    for one in _imports(tree):
+        if _import_key(one) in known:
+            continue
+        module, name, line = one
+        names = exports(module)
+        if names is not None and name not in names and exports(f"{module}.{name}") is None:
+            found.append(f"line {line}: imports `{name}`, which {module} does not have")
+        elif names is None and _same_root(module, exports):
+            found.append(f"line {line}: imports {module}, which is not in the tree")
+    return found
+
+
+def _imports(tree: ast.Module) -> list[tuple[str, str, int]]:
+    return [
+        (node.module, alias.name, node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level
+        for alias in node.names
+        if alias.name != "*"
+    ]
+
+
+def _import_key(one: tuple[str, str, int]) -> tuple[str, str]:
+    return one[:2]
+
+
+def _same_root(module: str, exports: Exports) -> bool:
+    return "." in module and exports(module.partition(".")[0]) is not None
+
+
+def names_of(data: bytes) -> set[str] | None:
+    """The names that a module defines at its top level; None where only running it would tell."""
+    tree = parse(data)
+    if tree is None:
+        return None
+    found: set[str] = set()
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, _DEFINITIONS):
+            found.add(node.name)
+            if node.name == "__getattr__":
+                return None
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                if alias.name == "*":
+                    return None
+                found.add(alias.asname or alias.name.partition(".")[0])
+        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
+            waiting += node.body
+            waiting += getattr(node, "orelse", [])
+            waiting += getattr(node, "finalbody", [])
+            for handler in getattr(node, "handlers", []):
+                waiting += handler.body
+        else:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for one in targets:
+                found |= {n.id for n in ast.walk(one) if isinstance(n, ast.Name)} if one else set()
+            if isinstance(node, ast.Expr) and "globals()" in ast.unparse(node):
+                return None
+    return found
+
+
+def _elsewhere(before: bytes, after: bytes, target: bytes, result: bytes) -> list[str]:
+    """Added lines that stand in another function or class than in the patch's own file."""
+    own, here = parse(after), parse(result)
+    if own is None or here is None:
+        return []
+    mine = _added(before, after)
+    found = []
+    for text, at in _added(target, result).items():
+        if text not in mine or not any(line.strip() for line in text):
+            continue
+        was, now = _scope_at(own, mine[text]), _scope_at(here, at)
+        if was != now:
+            found.append(
+                f"line {at}: stands in {now or 'the module'}, but in {was or 'the module'} "
+                "in the patch's own file"
+            )
+    return found
+
+
+def _added(old: bytes, new: bytes) -> dict[tuple[bytes, ...], int]:
+    """The runs of added lines with the line (from 1) at which each begins; repeated runs left out."""
+    after = split(new)
+    found: dict[tuple[bytes, ...], int] = {}
+    twice: set[tuple[bytes, ...]] = set()
+    for _, _, c, d in changes(split(old), after):
+        first = next((n for n in range(c, d) if after[n].strip()), c)
+        text = tuple(after[c:d])
+        if not text:
+            continue
+        if text in found:
+            twice.add(text)
+        found[text] = first + 1
+    return {text: at for text, at in found.items() if text not in twice}
+
+
+def _scope_at(tree: ast.Module, line: int) -> str:
+    """The qualified name of the innermost function or class that holds a line."""
+    name = ""
+    body: list[ast.stmt] = tree.body
+    while True:
+        inner = next(
+            (
+                node
+                for node in body
+                if isinstance(node, _DEFINITIONS)
+                and _first(node) <= line <= (node.end_lineno or node.lineno)
+            ),
+            None,
+        )
+        if inner is None:
+            return name
+        if _first(inner) == line or inner.lineno == line:
+            return name
+        name = f"{name}.{inner.name}".lstrip(".")
+        body = inner.body
+
+
+def _first(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
