@@ -117,6 +117,8 @@ _READERS: list[tuple[bytes, _Put]] = [
     (rb"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x", _value("max_concurrency")),
     (rb"Graph capturing finished in ([\d.]+) secs, took (-?[\d.]+) GiB", _graph),
     (rb"Model loading took ([\d.]+) GiB(?: memory)? and ([\d.]+) seconds", _model),
+    (rb"Explicitly set \((-?[\d.]+)/[\d.]+\) GiB for KV cache", _kv_memory),
+    (rb"Loading weights took ([\d.]+) seconds", _value("load_seconds")),
     (rb"Directly load AOT compilation from path (\S+)", _aot("loaded")),
     (rb"saved AOT compiled function to (\S+)", _aot("compiled")),
     (rb"torch\.compile took ([\d.]+) s in total", _value("compile_seconds")),

@@ -63,18 +63,24 @@ class Needles:
         """
         if len(sample) < _SAMPLE:
             if self._ready is None:
-                self._ready = self._compile([_tails(runs) for _, runs in self._wanted], b"")
+                options = [_tails(runs) for _, runs in self._wanted]
+                chosen = _cover(options, _costs(options, b""))
+                self._ready = self._compile(options, chosen)
             return self._ready
         sample = sample[:_SAMPLE]
         options = [_tails(runs) for _, runs in self._wanted]
-        while _drop_common(options, _cover(options, sample), sample):
-            pass
-        return self._compile(options, sample)
+        cost = _costs(options, sample)
+        chosen = _cover(options, cost)
+        while _drop_common(options, chosen, sample):
+            chosen = _cover(options, cost)
+        return self._compile(options, chosen)
 
-    def _compile(self, options: list[dict[bytes, bytes]], sample: bytes) -> list[Search]:
+    def _compile(
+        self, options: Sequence[dict[bytes, bytes]], chosen: Sequence[bytes]
+    ) -> list[Search]:
         found = list(self._raw)
         taken: set[int] = set()
-        for beginning in _cover(options, sample):
+        for beginning in chosen:
             owners: dict[bytes, set[int]] = {}
             for i, tails in enumerate(options):
                 if i not in taken and beginning in tails:
@@ -103,8 +109,8 @@ def _tails(runs: Sequence[bytes]) -> dict[bytes, bytes]:
     return tails
 
 
-def _cover(options: Sequence[dict[bytes, bytes]], sample: bytes) -> list[bytes]:
-    """Cheap beginnings of which every option has one: greedy, then pairs merged while it pays."""
+def _costs(options: Sequence[dict[bytes, bytes]], sample: bytes) -> dict[bytes, float]:
+    """Nanoseconds per byte that a search for each beginning is expected to take."""
     singles, pairs = Counter(sample), Counter(pairwise(sample))
     size = len(sample) or 1
     cost = {}
@@ -115,6 +121,11 @@ def _cover(options: Sequence[dict[bytes, bytes]], sample: bytes) -> list[bytes]:
         else:
             both = pairs[beginning[0], beginning[1]] / size
             cost[beginning] = _SCAN_COST + _FIRST_COST * often + _HIT_COST * both
+    return cost
+
+
+def _cover(options: Sequence[dict[bytes, bytes]], cost: dict[bytes, float]) -> list[bytes]:
+    """Cheap beginnings of which every option has one: greedy, then pairs merged while it pays."""
     chosen: list[bytes] = []
     todo = list(options)
     while todo:
@@ -148,12 +159,15 @@ def _drop_common(
 ) -> bool:
     """Take away the choices whose whole text is common in the sample; whether there were any."""
     dropped = False
+    limit = len(sample) >> 13
     for tails in options:
         beginning = next(b for b in chosen if b in tails)
-        common = sample.count(beginning + tails[beginning]) > len(sample) >> 13
-        if common and len(tails) > 1:
-            del tails[beginning]
-            dropped = True
+        if sample.count(beginning + tails[beginning]) > limit:
+            rare = {b: rest for b, rest in tails.items() if sample.count(b + rest) <= limit}
+            if rare:
+                tails.clear()
+                tails.update(rare)
+                dropped = True
     return dropped
 
 

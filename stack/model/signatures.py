@@ -97,7 +97,7 @@ class Classifier:
         number, raw, patterns = candidate
         text = clean(raw)
         quoted = self._traces.quotes(text)
-        known = False
+        known = went_on = False
         for index in sorted(i for i in patterns if i < len(self._catalogue.compiled)):
             signature, pattern = self._catalogue.compiled[index]
             match = pattern.search(text.body) or pattern.search(raw)
@@ -106,11 +106,13 @@ class Classifier:
             if signature.outcome == "ok":
                 self._result = True
             elif signature.outcome == "progress":
-                self._went_on()
+                went_on = True
             else:
                 known = True
                 said = match["cause"] if "cause" in pattern.groupindex else text.body
                 self._note(signature, number, clean(said).body, quoted)
+        if went_on:  # last: a progress bar shows its whole history on one line
+            self._went_on()
         error = self._traces.line(number, text)
         if error is not None and not known:
             self._note(_EXCEPTION, number, error, quoted=False)
