@@ -53,7 +53,7 @@ def command(
             )
             for column in told:
                 for name, cell in zip(found.patches, column.cells, strict=True):
-                    for text in (*cell.trouble, *cell.shrunk, *cell.moved):
+                    for text in (*cell.trouble, *cell.shrunk, *cell.moved, *cell.origins):
                         console.out(f"{column.revision}  {name}: {text}")
                     for text in cell.suspects:
                         console.out(f"{column.revision}  {name}: suspect: {text}")

@@ -9,6 +9,7 @@ import msgspec
 from stack.errors import StackError
 from stack.flows.base import open_base
 from stack.flows.events import Emit, Progress
+from stack.flows.origins import Origin, origins
 from stack.flows.pins import resolve_pin
 from stack.flows.prefixes import items
 from stack.model.line import Member, Pin, Series
@@ -34,6 +35,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     shrunk: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +83,9 @@ def forecast(
             steps = carry_series(
                 odb, parsed, base.commit, target.commit, answer=memory.answer, on_conflict="assume"
             )
-        cells = tuple(cell(step) for step in steps)
+            cells = tuple(
+                cell(step, origins(odb, step, base.commit, target.commit)) for step in steps
+            )
         regions = [key for one in cells for key in one.regions]
         keys |= set(regions)
         columns.append(
@@ -101,7 +105,7 @@ def at_pin(series: Series, pin: Pin) -> Series:
     return Series(schema=1, upstream=series.upstream, pin=pin, context=series.context)
 
 
-def cell(step: CarriedStep) -> Cell:
+def cell(step: CarriedStep, behind: tuple[Origin, ...]) -> Cell:
     """What a carried step means for people and JSON."""
     return Cell(
         outcome=step.outcome,
@@ -110,5 +114,5 @@ def cell(step: CarriedStep) -> Cell:
         answered=step.answered,
         shrunk=tuple(f"{path}: {count} places there already" for path, count in step.shrunk.items()),
         moved=tuple(f"{old} is {new} there" for old, new in step.moved.items()),
-        suspects=step.suspects,
+        suspects=step.suspects, origins=behind,
     )
