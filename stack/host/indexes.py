@@ -28,6 +28,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     constraints: tuple[str, ...] = ()
     certificates: str | None = None
     proxy: str | None = None
+    no_index: bool = False
 
 
 def configured(python: str) -> Sources:
@@ -40,12 +41,13 @@ def configured(python: str) -> Sources:
         if value:
             settings[name] = value
     indexes: list[str] = []
-    if settings.get("no-index", "").lower() not in ("1", "true", "yes", "on"):
+    no_index = settings.get("no-index", "").lower() in ("1", "true", "yes", "on")
+    if not no_index:
         indexes = [settings.get("index-url", PYPI), *settings.get("extra-index-url", "").split()]
     return Sources(
         indexes=tuple(indexes), find_links=tuple(settings.get("find-links", "").split()),
         constraints=tuple(settings.get("constraint", "").split()),
-        certificates=settings.get("cert"), proxy=settings.get("proxy"),
+        certificates=settings.get("cert"), proxy=settings.get("proxy"), no_index=no_index,
     )
 
 
@@ -105,7 +107,8 @@ def reachable(
     answering: list[str] = []
     silent: dict[str, str] = {}
     for url in dict.fromkeys((*sources.indexes, *extra)):
-        why = why_unreachable(url, sources)
+        forbidden = "pip is configured to use no index" if sources.no_index else None
+        why = forbidden or why_unreachable(url, sources)
         if why is None:
             answering.append(url)
         else:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from packaging.utils import parse_wheel_filename
 
 from stack.host.indexes import Sources
-from stack.host.process import Finished, run
+from stack.host.process import Finished, capture, run
 from stack.model.build import Fetched, Interpreter
 
 Tick = Callable[[float, int], None]
@@ -38,13 +38,17 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 class Installer:
-    """One attempt at an environment: where it stands, who fills it, and the log of both."""
+    """One attempt at an environment: where it stands, who fills it, and the log of both.
+
+    uv fills it when it is on PATH, unless `STACK_INSTALLER=pip` is set.
+    """
 
     def __init__(self, venv: Path, log: Path, tick: Tick) -> None:
         self.venv = venv
         self.log = log
         self.tick = tick
-        self.uv = shutil.which("uv")
+        self.uv = None if os.environ.get("STACK_INSTALLER") == "pip" else shutil.which("uv")
+        self._pip: tuple[str, ...] = (str(self.python), "-m", "pip")
 
     @property
     def python(self) -> Path:
@@ -55,11 +59,20 @@ class Installer:
         return "uv" if self.uv else "pip"
 
     def create(self, interpreter: Interpreter) -> Finished:
-        """Make the environment."""
+        """Make the environment; without a pip of its own where the interpreter's can fill it.
+
+        That pip is started with the new Python in the way of `pip --python` (22.3 and later),
+        which saves the seconds of ensurepip, and Debian's Pythons have no ensurepip.
+        """
         if self.uv:
             argv = [self.uv, "venv", "--offline", "--python", interpreter.path, str(self.venv)]
-        else:
-            argv = [interpreter.path, "-I", "-m", "venv", str(self.venv)]
+            return self._run(argv, {})
+        argv = [interpreter.path, "-I", "-m", "venv", str(self.venv)]
+        code, out, _ = capture([interpreter.path, "-I", "-c", "import pip; print(pip.__file__)"])
+        runner = Path(os.fsdecode(out.strip())).parent / "__pip-runner__.py"
+        if code == 0 and runner.is_file():
+            argv.insert(-1, "--without-pip")
+            self._pip = (str(self.python), "-I", str(runner))
         return self._run(argv, {})
 
     def fetch(self, packages: Sequence[str], sources: Sources, wheels: Path, to: Path) -> Finished:
@@ -68,8 +81,8 @@ class Installer:
         What the folder `wheels` holds already is not downloaded again. Only for pip; uv has a
         cache of its own.
         """
-        argv = [str(self.python), "-m", "pip", "wheel", "--wheel-dir", str(to)]
-        return self._run([*argv, "--find-links", str(wheels), *packages], _pip(sources))
+        argv = [*self._pip, "wheel", "--wheel-dir", str(to), "--find-links", str(wheels)]
+        return self._run([*argv, *packages], _pip(sources))
 
     def install(
         self, packages: Sequence[str], sources: Sources, wheels: Path | None = None
@@ -77,8 +90,8 @@ class Installer:
         """Fill the environment: from the folder `wheels` alone, or (uv) from the sources."""
         if self.uv is None:
             bare = Sources(indexes=(), constraints=sources.constraints)
-            argv = [str(self.python), "-m", "pip", "install", "--no-deps"]
-            return self._run([*argv, "--find-links", str(wheels), *packages], _pip(bare))
+            argv = [*self._pip, "install", "--no-deps", "--find-links", str(wheels), *packages]
+            return self._run(argv, _pip(bare))
         argv = [
             self.uv, "pip", "install", "--python", str(self.python), "--link-mode", "copy",
             "--compile-bytecode", "--index-strategy", "unsafe-best-match",
@@ -170,7 +183,7 @@ _REASONS: tuple[tuple[str, str, str | None], ...] = (
         "free some space (stack gc), then run the same command again",
     ),
     (
-        r"ensurepip is not available|No module named (?:venv|ensurepip)",
+        r"ensurepip is not\s+available|No module named (?:venv|ensurepip)",
         "this Python cannot make virtual environments", "apt install python3-venv, or install uv",
     ),
     (

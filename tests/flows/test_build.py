@@ -1,0 +1,334 @@
+"""`stack build` with real environments, installers, git repositories and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.host.tiny_wheels import make_wheel
+from tests.support.cli import Output, Stack
+from tests.support.repo import RepoBuilder
+
+CORE = b"".join(b"LINE_%d = %d\n" % (n, n) for n in range(30))
+FILES = {
+    "flake/__init__.py": b"from flake import core\n", "flake/core.py": CORE,
+    "flake/sub/__init__.py": b"", "flake/sub/x.py": b"X = 1\n", "flake/data.txt": b"data\n",
+}
+TOML = """schema = 1
+[defaults]
+upstream = "demo"
+profile = "tiny"
+[upstream.demo]
+git = "{url}"
+packages = ["src/flake"]
+[profile.tiny]
+packages = ["tiny-flake==1.0"]
+indexes = {indexes}
+lines = ["demo/1.0"]
+prepare = {prepare}
+"""
+
+
+class Tiny:
+    """A project whose profile installs a package of four files, with a line of two patches."""
+
+    def __init__(self, stack: Stack, upstream: RepoBuilder, tmp_path: Path) -> None:
+        self.stack = stack
+        self.links = tmp_path / "links"
+        make_wheel(
+            self.links, "tiny-flake", "1.0", {**FILES, "flake/_version.py": b"1\n"}, ["tiny-dep"]
+        )
+        make_wheel(self.links, "tiny-dep", "2.0", {"tiny_dep.py": b""})
+        upstream.commit("begin", {f"src/{name}": data for name, data in FILES.items()})
+        upstream.git("tag", "begin")
+        upstream.commit("Change a line", {"src/flake/core.py": CORE.replace(b"= 7\n", b"= 77\n")})
+        upstream.commit("Add and remove", {
+            "src/flake/sub/new.py": b"NEW = 1\n", "src/flake/data.txt": None, "docs/x.md": b"x\n",
+        })
+        mails = upstream.patches("begin", tmp_path / "mails")
+        self.url = upstream.url
+        self.configure()
+        stack.ok("line", "add", "demo@begin", "--label", "1.0")
+        stack.ok("import", "--upstream", "demo@1.0", *mails)
+
+    def configure(self, *, indexes: str = "[]", prepare: str = "[]", package: str = "") -> None:
+        text = TOML.format(url=self.url, indexes=indexes, prepare=prepare)
+        if package:
+            text = text.replace("tiny-flake==1.0", package)
+        (self.stack.folder / "stack.toml").write_text(text)
+
+    @property
+    def state(self) -> Path:
+        return self.stack.folder / ".stack"
+
+    def build(self, *arguments: str) -> dict[str, object]:
+        data = self.stack.ok("build", "--json", *arguments).json["data"]
+        assert isinstance(data, dict)
+        return data
+
+    def loads(self, build: dict, code: str, patch: str | None) -> str:  # type: ignore[type-arg]
+        """What the base's Python prints with the layer of a prefix first on its path."""
+        layer = next(row["path"] for row in build["layers"] if row["patch"] == patch)
+        done = subprocess.run(
+            [build["base"]["python"], "-P", "-c", code], env={"PYTHONPATH": layer}, cwd="/",
+            capture_output=True, check=True, text=True,
+        )
+        return done.stdout.strip()
+
+
+@pytest.fixture
+def tiny(
+    stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Tiny:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    monkeypatch.setenv("STACK_INSTALLER", "pip")
+    return Tiny(stack, upstream, tmp_path)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Inode and mtime of everything below a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        found[str(path)] = (status.st_ino, status.st_mtime_ns)
+    return found
+
+
+def test_every_prefix_loads_its_own_files_and_a_second_build_touches_nothing(tiny: Tiny) -> None:
+    plan = tiny.build("--dry-run")
+    assert plan["changed"] is True
+    assert not (tiny.state / "venvs").exists()
+    first = tiny.build()
+    assert [row["state"] for row in first["layers"]] == ["new"] * 3
+    assert {"tiny-flake==1.0", "tiny-dep==2.0"} <= set(first["base"]["packages"])
+    assert first["base"]["downloaded"] == 0
+    assert first["base"]["size_bytes"] > 0
+    ask = "import flake.core, flake.sub, importlib.util as u; print(flake.core.LINE_7, bool(u." \
+        "find_spec('flake.sub.new')), flake.sub.__path__[0] != '')"
+    assert tiny.loads(first, ask, None) == "7 False True"
+    assert tiny.loads(first, ask, "change-a-line") == "77 False True"
+    assert tiny.loads(first, ask, "add-and-remove") == "77 True True"
+    last = Path(first["layers"][2]["path"])
+    assert not (last / "flake/data.txt").exists()
+    assert (last / "flake/__init__.py").is_symlink()
+    assert first["layers"][2]["files"]["flake/data.txt"] == ""
+    record = json.loads(last.with_name(f"{last.name}.json").read_text())
+    assert record["outside"] == ["docs/x.md"]
+    before = snapshot(tiny.state)
+    second = tiny.build()
+    assert second["changed"] is False
+    assert [row["state"] for row in second["layers"]] == ["kept"] * 3
+    assert snapshot(tiny.state) == before
+    assert "nothing to do" in tiny.stack.ok("build").out
+
+
+def test_a_fresh_base_replaces_the_old_one_and_its_layers(tiny: Tiny) -> None:
+    first, second = tiny.build(), tiny.build("--fresh")
+    assert first["base"]["key"] == second["base"]["key"]
+    assert first["base"]["venv"] != second["base"]["venv"]
+    assert [path.name for path in (tiny.state / "layers").iterdir()] == [
+        f"{second['base']['key']}-{Path(second['base']['venv']).name}"
+    ]
+    assert not Path(first["base"]["venv"]).exists()
+    assert tiny.loads(second, "import flake.core as c; print(c.LINE_7)", "change-a-line") == "77"
+
+
+def test_an_edited_base_is_refused_by_name_until_it_is_made_again(tiny: Tiny) -> None:
+    built = tiny.build()
+    site = next(Path(built["base"]["venv"]).glob("lib/python*/site-packages"))
+    (site / "flake/core.py").write_bytes(b"LINE_7 = 0\n")
+    for arguments in (["build"], ["build", "--dry-run"]):
+        refused = tiny.stack(*arguments)
+        assert refused.code == 4
+        assert "1 file was edited since the build\n  flake/core.py\nhint: stack build" in refused.err
+    tiny.stack.ok("build", "--fresh")
+    tiny.stack.ok("build")
+
+
+def test_an_edit_in_a_layer_makes_that_layer_again(tiny: Tiny) -> None:
+    built = tiny.build()
+    layer = Path(built["layers"][1]["path"])
+    (layer / "flake/core.py").write_bytes(b"LINE_7 = 0\n")
+    again = tiny.build()
+    assert [row["state"] for row in again["layers"]] == ["kept", "new", "kept"]
+    (layer / "flake/__init__.py").unlink()
+    (layer / "flake/__init__.py").write_bytes(b"")
+    assert [row["state"] for row in tiny.build()["layers"]] == ["kept", "new", "kept"]
+
+
+def test_a_project_that_was_moved_still_stands_and_never_reaches_into_the_old_place(
+    tiny: Tiny, tmp_path: Path
+) -> None:
+    tiny.build()
+    moved = Tiny.__new__(Tiny)
+    moved.stack = Stack(tmp_path / "elsewhere/deeper")
+    moved.stack.folder.parent.mkdir()
+    shutil.move(tiny.stack.folder, moved.stack.folder)
+    data = moved.build()
+    assert data["changed"] is False
+    ask = "import flake, os; print(os.path.realpath(flake.__file__))"
+    assert moved.loads(data, ask, None).startswith(str(moved.stack.folder))
+
+
+def test_a_patched_file_that_is_installed_with_another_text_is_refused(tiny: Tiny) -> None:
+    altered = {**FILES, "flake/core.py": CORE + b"# altered\n", "flake/sub/new.py": b"mine\n"}
+    make_wheel(tiny.links, "tiny-flake", "1.1", altered)
+    tiny.configure(package="tiny-flake==1.1")
+    refused = tiny.stack("build", "--json")
+    assert refused.code == 4
+    (error,) = refused.json["errors"]
+    assert error["context"] == ["flake/core.py: the installed file is not the pin's"]
+    assert "change-a-line" in error["message"]
+
+
+PREPARE = """[["{{ python }}", "{{ root }}/make.py", "{{ models }}/one"],
+    ["{{ python }}", "-c", "open('{{ models }}/two', 'w')"]]"""
+
+
+def test_prepare_runs_once_and_again_when_its_script_changes(tiny: Tiny) -> None:
+    script = tiny.stack.folder / "make.py"
+    script.write_text("import os, sys; os.mkdir(sys.argv[1]); open(sys.argv[1] + '/a', 'w')\n")
+    tiny.configure(prepare=PREPARE)
+    assert tiny.build()["prepared"] == ["one", "two"]
+    assert (tiny.state / "models/one/a").exists()
+    assert tiny.build()["prepared"] == []
+    script.write_text(script.read_text().replace("/a", "/b"))
+    assert tiny.build("--dry-run")["prepare"] == 1
+    assert tiny.build()["prepared"] == ["one"]
+    assert [path.name for path in (tiny.state / "models/one").iterdir()] == ["b"]
+    shutil.rmtree(tiny.state / "models/one")
+    assert tiny.build()["prepared"] == ["one"]
+    script.write_text("print('no good'); raise SystemExit(3)\n")
+    failed = tiny.stack("build")
+    assert failed.code == 4
+    assert "stack.toml: profile.tiny.prepare[0]: the command ended with 3" in failed.err
+    assert "| no good" in failed.err
+    assert (tiny.state / "models/one/b").exists()
+    script.write_text("")
+    assert "made nothing in {{ models }}" in tiny.stack("build").err
+
+
+def test_a_package_that_is_nowhere_names_log_and_skipped_index(tiny: Tiny) -> None:
+    tiny.configure(package="tiny-flake==9.9", indexes='["https://index.invalid/simple"]')
+    failed = tiny.stack("build")
+    assert failed.code == 4
+    assert "could not be built: there is no tiny-flake==9.9" in failed.err
+    assert "skipped index https://index.invalid/simple" in failed.err
+    assert "log: .stack/logs/build-" in failed.err
+    assert "hint: check `packages` and `indexes`" in failed.err
+    leftovers = [path for path in (tiny.state / "venvs").glob("*/*") if path.is_dir()]
+    assert leftovers == []
+
+
+def test_wrong_words_in_the_profile_name_their_key(tiny: Tiny) -> None:
+    def refused(old: str, new: str) -> Output:
+        tiny.configure()
+        path = tiny.stack.folder / "stack.toml"
+        path.write_text(path.read_text().replace(old, new))
+        return tiny.stack("build")
+
+    for old, new, code, message in (
+        ("tiny-flake==1.0", "{{ pyton }}", 2, "profile.tiny.packages[0]: 'pyton' is undefined"),
+        ("[profile.tiny]", '[profile.tiny]\npython = ">=9"', 4, "profile.tiny.python: no Python"),
+        ('["src/flake"]', "[]", 2, "upstream.demo has no `packages`"),
+        ('["src/flake"]', '["src/none"]', 4, "no import package `none`"),
+        ("tiny-flake==1.0", "no such thing", 4, "not a requirement"),
+        ("demo/1.0", "demo/1.1", 2, "no line demo/1.1"),
+    ):
+        output = refused(old, new)
+        assert output.code == code, output
+        assert message in output.err
+    assert "no profile `none`" in tiny.stack("build", "--profile", "none").err
+
+
+def test_a_second_builder_is_told_who_builds(tiny: Tiny) -> None:
+    first = tiny.stack.start("build")
+    lock = tiny.state / "venvs/lock"
+    wait_for(lambda: lock.exists() and lock.read_bytes().startswith(b"process"))
+    second = tiny.stack("build")
+    assert second.code == 2
+    assert f"held by process {first.pid}: stack build --profile tiny" in second.err
+    assert first.wait() == 0
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def installers(folder: Path) -> list[str]:
+    """Command lines of running processes that name something below `folder`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if str(folder) in words and path.parent.name != str(os.getpid()):
+            found.append(words)
+    return found
+
+
+def test_killed_anywhere_nothing_half_built_is_used_and_the_next_build_is_right(
+    tiny: Tiny,
+) -> None:
+    seed = random.randrange(10**6)
+    dice = random.Random(seed)
+    tiny.configure(prepare=PREPARE)
+    (tiny.stack.folder / "make.py").write_text("import os, sys; os.mkdir(sys.argv[1])\n")
+    started = time.monotonic()
+    whole = tiny.build()
+    length = time.monotonic() - started
+    for round_ in range(12):
+        if round_ % 2 == 0:  # half of the kills hit the first build, half what comes after it
+            shutil.rmtree(tiny.state / "venvs", ignore_errors=True)
+        arguments = ["--fresh"] if round_ % 4 == 3 else []
+        if round_ % 4 == 1:
+            shutil.rmtree(tiny.state / "layers", ignore_errors=True)
+            shutil.rmtree(tiny.state / "models", ignore_errors=True)
+        process = tiny.stack.start("build", *arguments)
+        time.sleep(dice.uniform(0.1, length))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        wait_for(lambda: not installers(tiny.state / "venvs"))
+        for record in (tiny.state / "venvs").glob("*/record.json"):
+            python = record.parent / json.loads(record.read_bytes())["venv"] / "bin/python"
+            subprocess.run([python, "-c", "import flake.core, tiny_dep"], check=True)
+    data = tiny.build()
+    assert data["base"]["packages"] == whole["base"]["packages"], seed
+    assert tiny.build()["changed"] is False
+    ask = "import flake.core as c; print(c.LINE_7)"
+    assert tiny.loads(data, ask, None) == "7"
+    assert tiny.loads(data, ask, "add-and-remove") == "77"
+    assert {path.name for path in (tiny.state / "models").iterdir()} == {".records", "one", "two"}
+    venvs = [path for path in (tiny.state / "venvs").glob("*/*") if path.is_dir()]
+    assert venvs == [Path(data["base"]["venv"])]
+    cache = Path(os.environ["STACK_CACHE_DIR"])
+    assert sorted(path.name for path in cache.glob("wheels/*/*.whl")) == [
+        "tiny_dep-2.0-py3-none-any.whl", "tiny_flake-1.0-py3-none-any.whl",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
+def test_uv_copies_too(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACK_INSTALLER", "uv")
+    monkeypatch.setenv("UV_LINK_MODE", "hardlink")
+    first = tiny.build()
+    assert first["base"]["installer"] == "uv"
+    assert tiny.loads(first, "import flake.core as c; print(c.LINE_7)", "change-a-line") == "77"
+    tiny.configure(package="tiny-flake==9.9")
+    failed = tiny.stack("build")
+    assert failed.code == 4
+    assert "tiny-flake==9.9" in failed.err.splitlines()[-1] + failed.err
