@@ -42,6 +42,8 @@ class ObjectStore:
     def close(self) -> None:
         self._process.stdin.close()
         self._process.proc.wait()
+        self._process.stdout.close()
+        self._process.stderr.close()
 
     def read(self, oid: str) -> tuple[str, bytes] | None:
         """Kind and data of an object, or None where the repository lacks it."""
