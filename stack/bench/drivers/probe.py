@@ -39,7 +39,12 @@ def locate(name: str) -> Path | None:
     search: list[str] | None = None
     origin: str | None = None
     for depth in range(1, len(parts) + 1):
-        spec = spec_of(".".join(parts[:depth]), search)
+        try:
+            spec = spec_of(".".join(parts[:depth]), search)
+        except KeyError:  # a folder without __init__.py, whose parent was not imported
+            folders = [Path(directory, parts[depth - 1]) for directory in search or []]
+            search, origin = [str(folder) for folder in folders if folder.is_dir()], None
+            continue
         if spec is None or spec.submodule_search_locations is None:
             return None
         search, origin = list(spec.submodule_search_locations), spec.origin
