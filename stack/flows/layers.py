@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import tempfile
@@ -109,14 +108,20 @@ def _probe(base: Base, path: Path, files: Mapping[str, str], packages: Sequence[
             env={**kept, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=msgspec.json.encode(expected),
         )
-    if code != 0:
+    if code == 0:
+        return
+    try:
+        wrong = msgspec.json.decode(out)["wrong"]
+    except (msgspec.DecodeError, KeyError, TypeError):
         last = err.decode("utf-8", "replace").strip().splitlines()[-4:]
-        with contextlib.suppress(msgspec.DecodeError, KeyError, TypeError):
-            last = msgspec.json.decode(out)["wrong"]
         raise BuildFailed(
-            f"{path}: a worker would not load the files of this layer", context=last,
-            hint="something else comes first on the import path; look for .pth files in the base",
-        )
+            f"{path}: {base.python} could not say which files it loads", context=last,
+            hint="stack build --fresh, if that Python is damaged",
+        ) from None
+    raise BuildFailed(
+        f"{path}: a worker would not load the files of this layer", context=wrong,
+        hint="something else comes first on the import path; look for .pth files in the base",
+    )
 
 
 def _intact(path: Path, record: LayerRecord) -> bool:

@@ -113,11 +113,10 @@ def test_every_prefix_loads_its_own_files_and_a_second_build_touches_nothing(tin
     assert {"tiny-flake==1.0", "tiny-dep==2.0"} <= set(first["base"]["packages"])
     assert first["base"]["downloaded"] == 0
     assert first["base"]["size_bytes"] > 0
-    ask = "import flake.core, flake.sub, importlib.util as u; print(flake.core.LINE_7, bool(u." \
-        "find_spec('flake.sub.new')), flake.sub.__path__[0] != '')"
-    assert tiny.loads(first, ask, None) == "7 False True"
-    assert tiny.loads(first, ask, "change-a-line") == "77 False True"
-    assert tiny.loads(first, ask, "add-and-remove") == "77 True True"
+    ask = "import flake.core as c, flake.sub as s, os; print(c.LINE_7, *os.listdir(*s.__path__))"
+    assert tiny.loads(first, ask, None).startswith("7 ")
+    assert "new.py" not in tiny.loads(first, ask, "change-a-line")
+    assert "new.py" in tiny.loads(first, ask, "add-and-remove")
     last = Path(first["layers"][2]["path"])
     assert not (last / "flake/data.txt").exists()
     assert (last / "flake/__init__.py").is_symlink()
@@ -150,7 +149,8 @@ def test_an_edited_base_is_refused_by_name_until_it_is_made_again(tiny: Tiny) ->
     for arguments in (["build"], ["build", "--dry-run"]):
         refused = tiny.stack(*arguments)
         assert refused.code == 4
-        assert "1 file was edited since the build\n  flake/core.py\nhint: stack build" in refused.err
+        said = "1 file was edited since the build\n  flake/core.py\nhint: stack build"
+        assert said in refused.err
     tiny.stack.ok("build", "--fresh")
     tiny.stack.ok("build")
 

@@ -10,7 +10,7 @@ import pytest
 from stack.host import packages
 from tests.host.tiny_wheels import unpack
 
-FILES = {"flake/__init__.py": b"VERSION = 1\n", "flake/deep/a.py": b"a\n", "flake/deep/b.py": b"b\n"}
+FILES = {"flake/__init__.py": b"V = 1\n", "flake/deep/a.py": b"a\n", "flake/deep/b.py": b"b\n"}
 
 
 @pytest.fixture
