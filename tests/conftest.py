@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.cli import Stack
 from tests.support.repo import RepoBuilder
 
+settings.register_profile(
+    "sealed", deadline=None, derandomize=True, database=None, max_examples=100,
+    suppress_health_check=list(HealthCheck),
+)
+settings.load_profile("sealed")
 FIXED = "2026-01-02T03:04:05+00:00"
 
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import base64
 import binascii
-import email.header
-import email.utils
 import quopri
 import re
 
 import msgspec
 
 from stack.errors import BadPatch
+from stack.model.mail_headers import (
+    ADDRESS,
+    charset_of,
+    decode,
+    decode_header,
+    person,
+    plain_subject,
+)
 from stack.model.objects import Person
 
+_NAMED = re.compile(rb"--- \S")
 _HEADER = re.compile(rb"[!-9;-~]+:")
-_BRACKETS = re.compile(r"\A(?:(?:re:|aw:)\s*|\[[^]]*PATCH[^]]*\]\s*)+", re.IGNORECASE)
-_TRAILER = re.compile(r"\A([A-Za-z][A-Za-z0-9-]*): ?(.*)\Z")
+_TRAILER = re.compile(r"\A([A-Za-z][A-Za-z0-9-]*):(?: (.*))?\Z")
 FROM_LINE = re.compile(rb"\AFrom [0-9a-f]{40} Mon Sep 17 00:00:00 2001\s*\Z")
 
 
@@ -50,9 +56,17 @@ def render_message(subject: str, body: str, trailers: tuple[tuple[str, str], ...
     if body:
         parts.append(body)
     if trailers:
-        folded = (f"{name}: " + value.replace("\n", "\n ") for name, value in trailers)
-        parts.append("\n".join(folded))
+        parts.append(_render_trailers(trailers))
     return ("\n\n".join(parts) + "\n").encode("utf-8", "surrogateescape")
+
+
+def _render_trailers(trailers: tuple[tuple[str, str], ...]) -> str:
+    lines = []
+    for name, value in trailers:
+        first, *rest = value.split("\n")
+        lines.append(f"{name}: {first}" if first else f"{name}:")
+        lines += [line if line.startswith("\t") else f" {line}" for line in rest]
+    return "\n".join(lines)
 
 
 def split_message(message: bytes) -> tuple[str, str, tuple[tuple[str, str], ...]]:
@@ -69,17 +83,22 @@ def split_message(message: bytes) -> tuple[str, str, tuple[tuple[str, str], ...]
 
 
 def _parse_trailers(paragraph: str) -> tuple[tuple[str, str], ...] | None:
-    """The trailers of a paragraph that is nothing but trailers, else None."""
+    """The trailers of a paragraph that is nothing but trailers, else None.
+
+    A continuation line loses one leading space; one that begins with a tab stays as it is. What
+    would not be written again in the same letters (`Fixes:#1`, a bare URL) is not a trailer.
+    """
     found: list[tuple[str, str]] = []
     for line in paragraph.split("\n"):
         if line.startswith((" ", "\t")) and found:
             name, value = found[-1]
-            found[-1] = (name, f"{value}\n{line[1:]}")
+            found[-1] = (name, f"{value}\n{line.removeprefix(' ')}")
         elif match := _TRAILER.match(line):
-            found.append((match[1], match[2]))
+            found.append((match[1], match[2] or ""))
         else:
             return None
-    return tuple(found) or None
+    trailers = tuple(found)
+    return trailers if found and _render_trailers(trailers) == paragraph else None
 
 
 def parse_mail(raw: bytes, name: str) -> Mail:
@@ -101,18 +120,21 @@ def parse_mail(raw: bytes, name: str) -> Mail:
     encoding = headers.get(b"content-transfer-encoding", b"").strip().lower()
     if encoding in (b"quoted-printable", b"base64"):
         content = _decode_body(content, encoding, name)
+    if lines[0].endswith(b"\r"):  # turned to CR LF as a whole on its way, so no line means it
+        content = content.replace(b"\r\n", b"\n")
     message, diff, skipped = _split_body(content.split(b"\n"))
-    charset = _charset(headers.get(b"content-type", b""))
-    body_text = _decode(message, charset)
+    charset = charset_of(headers.get(b"content-type", b""))
+    body_text = decode(message, charset)
     in_body, body_text = _in_body_headers(body_text)
-    subject = in_body.get("subject") or _BRACKETS.sub("", _decode_header(headers[b"subject"]))
-    _, body, trailers = split_message(("x\n\n" + body_text.strip("\n")).encode("utf-8", "surrogateescape"))
-    who = in_body.get("from") or _decode_header(headers[b"from"])
+    subject = in_body.get("subject") or plain_subject(decode_header(headers[b"subject"]))
+    below = ("x\n\n" + body_text.strip("\n")).encode("utf-8", "surrogateescape")
+    _, body, trailers = split_message(below)
+    who = in_body.get("from") or decode_header(headers[b"from"])
     date = in_body.get("date") or headers.get(b"date", b"").decode("ascii", "replace")
     if not diff.strip():
         raise BadPatch(f"{name}:{len(lines)}: the mail ends without a diff: it is truncated")
     return Mail(
-        author=_person(who, date, name), subject=subject.strip(), body=body, trailers=trailers,
+        author=person(who, date, name), subject=subject.strip(), body=body, trailers=trailers,
         diff=diff, diff_line=at + skipped + 1, raw=raw,
     )
 
@@ -141,7 +163,9 @@ def _split_body(lines: list[bytes]) -> tuple[bytes, bytes, int]:
     for number, line in enumerate(lines):
         if _is_break(line):
             start = number
-            while start < len(lines) and not lines[start].startswith((b"diff -", b"--- ")):
+            while start < len(lines) and not (
+                lines[start].startswith(b"diff -") or _NAMED.match(lines[start])
+            ):
                 start += 1
             return b"\n".join(lines[:number]), b"\n".join(lines[start:]), start
     return b"\n".join(lines), b"", len(lines)
@@ -165,33 +189,6 @@ def _decode_body(content: bytes, encoding: bytes, name: str) -> bytes:
         raise BadPatch(f"{name}:1: the base64 body is damaged") from None
 
 
-def _charset(content_type: bytes) -> str:
-    match = re.search(rb'charset="?([\w.:-]+)', content_type, re.IGNORECASE)
-    return match[1].decode("ascii") if match else "utf-8"
-
-
-def _decode(data: bytes, charset: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
-    try:
-        return data.decode("latin-1" if charset.lower() == "utf-8" else charset)
-    except (UnicodeDecodeError, LookupError):
-        return data.decode("latin-1")
-
-
-def _decode_header(value: bytes) -> str:
-    """Unfold a header and decode its RFC 2047 words."""
-    text = re.sub(r"\r?\n[ \t]", " ", _decode(value, "utf-8"))
-    if "=?" not in text:
-        return text
-    try:
-        return str(email.header.make_header(email.header.decode_header(text)))
-    except (UnicodeDecodeError, LookupError, ValueError, binascii.Error):
-        return text
-
-
 def _in_body_headers(text: str) -> tuple[dict[str, str], str]:
     """`From:`, `Subject:` and `Date:` lines that open the message win over the mail's own."""
     found: dict[str, str] = {}
@@ -199,25 +196,13 @@ def _in_body_headers(text: str) -> tuple[dict[str, str], str]:
     at = 0
     while at < len(lines):
         key, colon, value = lines[at].partition(": ")
-        if not colon or key.lower() not in ("from", "subject", "date"):
+        key = key.lower()
+        if not colon or key not in ("from", "subject", "date") or key in found:
             break
-        found[key.lower()] = value
+        if key == "from" and not ADDRESS.search(value):
+            break
+        found[key] = value
         at += 1
     if not found or (at < len(lines) and lines[at].strip()):
         return {}, text
     return found, "\n".join(lines[at:])
-
-
-def _person(who: str, date: str, name: str) -> Person:
-    real, address = email.utils.parseaddr(who)
-    if not address:
-        raise BadPatch(f"{name}:1: no e-mail address in `From: {who}`")
-    parsed = email.utils.parsedate_tz(date)
-    if parsed is None:
-        raise BadPatch(f"{name}:1: no date, or one that cannot be read: `Date: {date}`")
-    seconds = email.utils.mktime_tz(parsed)
-    zone = (parsed[9] or 0) // 60
-    sign = "-" if zone < 0 else "+"
-    stamp = f"{seconds} {sign}{abs(zone) // 60:02d}{abs(zone) % 60:02d}"
-    clean = re.sub(r"[<>\n]", "", real or address).strip()
-    return Person(clean.encode(), address.encode(), stamp.encode())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _START = re.compile(
-    rb"^From (?:[0-9a-f]{40} Mon Sep 17 00:00:00 2001|\S+ +(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) .*\d{4}.*)$",
+    rb"^From (?:[0-9a-f]{40} Mon Sep 17 00:00:00 2001"
+    rb"|\S+ +(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) .*\d{4}.*)$",
     re.MULTILINE,
 )
 
