@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.cli import Stack
 from tests.support.repo import RepoBuilder
 
 settings.register_profile(
     "sealed", deadline=None, derandomize=True, database=None, max_examples=100,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate),
 )
 settings.load_profile("sealed")
 FIXED = "2026-01-02T03:04:05+00:00"
 
 
 @pytest.fixture(autouse=True)
-def seal(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def seal(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point everything that programs look up in a home at an empty folder of this test."""
     home = tmp_path_factory.mktemp("home")
     for name in [name for name in os.environ if name.startswith(("GIT_", "XDG_", "VLLM_"))]:
@@ -39,14 +38,14 @@ def seal(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     for name in ("STACK_VLLM_GIT", "STACK_LLM_SCALER_GIT"):
         monkeypatch.delenv(name, raising=False)
-    yield
 
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> RepoBuilder:
     """An upstream repository with three commits and a tag `v1.0` on the last."""
     repo = RepoBuilder(tmp_path / "upstream")
-    repo.commit("begin", {"README": b"demo\n", "src/app.py": numbered(40), "src/deep/x.txt": b"x\n"})
+    files = {"README": b"demo\n", "src/app.py": numbered(40), "src/deep/x.txt": b"x\n"}
+    repo.commit("begin", files)
     repo.commit("more", {"src/lib.py": numbered(30), "tool.sh": b"#!/bin/sh\necho hi\n"})
     repo.git("update-index", "--chmod=+x", "tool.sh")
     repo.commit("executable", {})

@@ -86,7 +86,8 @@ def person(who: str, date: str, name: str) -> Person:
     real = " ".join(f"{who[: match.start()]} {who[match.end() :]}".split())
     if real[:1] == "(" and real[-1:] == ")":
         real = real[1:-1]
-    real = re.sub(r"\\(.)", r"\1", real.replace('\\"', "\0").replace('"', "").replace("\0", '\\"'))
+    if len(real) > 1 and real[0] == real[-1] == '"':
+        real = re.sub(r"\\(.)", r"\1", real[1:-1])
     try:
         parsed = email.utils.parsedate_tz(date)
         if parsed is None:
