@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,9 +58,7 @@ def engine() -> Iterator[None]:
 
     with set_current_vllm_config(VllmConfig()):
         if not parallel_state.model_parallel_is_initialized():
-            handle, path = tempfile.mkstemp(prefix="rendezvous-")
-            os.close(handle)
-            os.unlink(path)
+            path = Path(tempfile.mkdtemp(prefix="rendezvous-")) / "store"
             parallel_state.init_distributed_environment(
                 world_size=1,
                 rank=0,
@@ -68,7 +67,7 @@ def engine() -> Iterator[None]:
                 backend="gloo",
             )
             parallel_state.initialize_model_parallel(1, 1, backend="gloo")
-            atexit.register(Path(path).unlink, missing_ok=True)
+            atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
         yield
 
 

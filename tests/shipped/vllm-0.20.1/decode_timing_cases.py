@@ -15,10 +15,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-import vllm.envs as envs
 from cpu_engine import default_dtype, fill, inc_config, minimax_config, use_platform
 from u4_layers import HIDDEN, install, load, record_fallbacks, xpu_engine
 from upstream_code import module_without, trace
+from vllm import envs
 from vllm.distributed import communication_op
 from vllm.model_executor.models import minimax_m2
 from vllm.utils import decode_timing

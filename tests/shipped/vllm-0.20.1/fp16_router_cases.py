@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-import vllm.envs as envs
 from cpu_engine import default_dtype, engine, inc_config, minimax_config, use_platform
 from upstream_code import module_without, trace
+from vllm import envs
 from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 from vllm.model_executor.models import minimax_m2
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-import vllm.envs as envs
 from cpu_engine import applied
+from vllm import envs
 from vllm.distributed.device_communicators.cuda_communicator import CudaCommunicator
 from vllm.distributed.device_communicators.xpu_communicator import XpuCommunicator
 from vllm.distributed.parallel_state import GraphCaptureContext, GroupCoordinator

@@ -9,8 +9,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-import vllm.envs as envs
 from cpu_engine import applied, use_platform
+from vllm import envs
 from vllm.config import CUDAGraphMode
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-import vllm.envs as envs
 import vllm.logger
 from cpu_engine import applied, use_platform
 from u4_layers import (
@@ -25,6 +24,7 @@ from u4_layers import (
     record_fallbacks,
     xpu_engine,
 )
+from vllm import envs
 from vllm.model_executor.layers.fused_moe import FusedMoE, u4_decode
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 
@@ -108,7 +108,8 @@ def test_what_the_kernel_cannot_do_is_refused_at_load(
     method.process_weights_after_loading(layer)
     assert method.u4_decode is None
     (outcome,) = u4_decode._outcomes
-    assert outcome.startswith("keep the fused experts") and reason in outcome
+    assert outcome.startswith("keep the fused experts")
+    assert reason in outcome
 
 
 def test_a_kernel_for_another_group_size_is_refused(
@@ -139,7 +140,8 @@ def test_off_is_upstreams_path_and_imports_nothing(
     assert fallbacks[0]["w1"] is layer.w13_qweight
     assert fallbacks[0]["topk_weights"].dtype == torch.float32
     assert fallbacks[0]["quant_config"] is layer.quant_method.moe_quant_config
-    assert not asked and not u4_decode._outcomes
+    assert not asked
+    assert not u4_decode._outcomes
 
 
 def test_the_switch_is_registered_and_off_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +197,8 @@ def test_other_platforms_ask_u4moe_only(
     with use_platform(platform):
         assert u4_decode._platform_name() == platform
         kernel, problem = u4_decode.find_u4_kernel(platform)
-        assert kernel is None and "u4moe" in problem
+        assert kernel is None
+        assert "u4moe" in problem
         install(monkeypatch, "u4moe")
         assert u4_decode.find_u4_kernel(platform)[0].package == "u4moe"
 
@@ -213,7 +216,8 @@ def test_a_package_that_cannot_run_here_says_why(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(package, "u4_unavailable", lambda device: f"no backend for {device}",
                         raising=False)  # fmt: skip
     kernel, problem = u4_decode.find_u4_kernel("cuda")
-    assert kernel is None and problem == "u4moe: no backend for cuda"
+    assert kernel is None
+    assert problem == "u4moe: no backend for cuda"
 
 
 def test_a_registered_package_comes_first(
@@ -247,10 +251,14 @@ def test_the_log_tells_once_which_layers_took_it(
         u4_decode.logger.removeHandler(handler)
     names = [f"model.layers.{i}.mlp.experts" for i in range(4)]
     assert sorted(line for line in lines if "layers (" in line) == [
-        f"Raw-u4 MoE decode: 2 layers ({names[0]} .. {names[1]}) take "
-        "custom_esimd_kernels_vllm for up to 4 tokens",
-        f"Raw-u4 MoE decode: 2 layers ({names[2]} .. {names[3]}) keep the fused experts: "
-        "router weights on the input",
+        (
+            f"Raw-u4 MoE decode: 2 layers ({names[0]} .. {names[1]}) take "
+            "custom_esimd_kernels_vllm for up to 4 tokens"
+        ),
+        (
+            f"Raw-u4 MoE decode: 2 layers ({names[2]} .. {names[3]}) keep the fused experts: "
+            "router weights on the input"
+        ),
     ]
     assert sum("is not used: router weights on the input" in line for line in lines) == 1
 

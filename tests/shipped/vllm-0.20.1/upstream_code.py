@@ -38,7 +38,8 @@ def module_without(root: Path, patch: str, name: str, *, marker: str) -> ModuleT
     assert marker not in source.read_text()
     # Named as a neighbour of the patched one, so that relative imports work.
     spec = importlib.util.spec_from_file_location(f"{name}_unpatched", source)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as monkeypatch:
         # Its operators exist already: the patched module registered them.
