@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from stack.store import atomic, lock
 from stack.store.project import Project
 
 LAST_LINES = 6
+OFFLINE_HINT = "check the network, then run the same command again"
 
 
 def ensure(
@@ -30,10 +32,13 @@ def ensure(
     found = None if fresh else find(project, want)
     if found is not None:
         return found, False
-    with building(project, want.profile):
-        found = None if fresh else find(project, want)
-        if found is not None:
+    with building(project, want.profile), ExitStack() as held:
+        found = find(project, want)
+        if found is not None and not fresh:
             return found, False
+        if found is not None:  # nobody may be measuring on what we take away
+            measuring, what = project.paths.state / "measuring.lock", "stack build --fresh"
+            held.enter_context(lock.hold(measuring, f"{what} --profile {want.profile}"))
         return _Making(project, want, emit).make(), True
 
 
@@ -50,6 +55,7 @@ class _Making:
         self.installer = Installer(self.venv, self.log, self._tick)
         self.label = ""
         self.silent: indexes.Silent = {}
+        self.offline = False
 
     def make(self) -> Base:
         started = time.monotonic()
@@ -82,6 +88,7 @@ class _Making:
         answering, self.silent = indexes.reachable(sources, self.want.indexes)
         for url, why in self.silent.items():
             self.emit(Said(f"package index {url} is skipped: {why}"))
+        self.offline = not answering and not sources.no_index
         if not answering:
             self.emit(Said(
                 "no package index answers: only link folders and wheels of earlier builds are used"
@@ -147,6 +154,8 @@ class _Making:
             return
         text = self._text()
         reason, hint = explain(text)
+        if self.offline and "disk is full" not in reason:
+            reason, hint = f"{reason} (and no package index answers)", OFFLINE_HINT
         last = [line.rstrip()[:200] for line in text.splitlines() if line.strip()][-LAST_LINES:]
         skipped = [f"skipped index {url}: {why}" for url, why in self.silent.items()]
         raise BuildFailed(

@@ -161,17 +161,18 @@ def pip_fetched(log: str, wheels: Path) -> Fetched:
 
 
 def uv_fetched(log: str) -> Fetched:
-    """What uv's log says it prepared; it tells no sizes of small packages."""
+    """What uv's log says it brought into its cache."""
     prepared = re.search(r"^Prepared (\d+) packages?", log, re.MULTILINE)
-    return Fetched(count=int(prepared[1]) if prepared else 0, size=None if prepared else 0)
+    sizes = re.findall(r"^Downloading \S+ \(([\d.]+)([KMG])iB\)$", log, re.MULTILINE)
+    size = sum(float(number) * 1024 ** "_KMG".index(unit) for number, unit in sizes)
+    return Fetched(count=int(prepared[1]) if prepared else 0, size=round(size))
 
 
 def explain(log: str) -> tuple[str, str | None]:
     """The reason in an installer's log, and what to do about it."""
     for pattern, text, hint in _REASONS:
         if match := re.search(pattern, log, re.MULTILINE):
-            said = (match.groups() or (None,))[0]
-            return text.format(said), hint
+            return text.format(next(filter(None, match.groups()), "")), hint
     words = [line.strip() for line in log.splitlines() if line.strip()]
     last = next((line for line in reversed(words) if line.lower().startswith("error")), None)
     return last or (words[-1] if words else "no output"), None
@@ -187,11 +188,11 @@ _REASONS: tuple[tuple[str, str, str | None], ...] = (
         "this Python cannot make virtual environments", "apt install python3-venv, or install uv",
     ),
     (
-        r"No matching distribution found for (.+)$", "there is no {}",
-        "check `packages` and `indexes` of the profile in stack.toml",
-    ),
-    (
-        r"Because (.+? (?:was not found|there is no version).*)$", "{}",
+        (
+            r"No matching distribution found for (.+)$|[Bb]ecause\s+there\s+is\s+no\s+version\s+of"
+            r"\s+(\S+)|[Bb]ecause\s+(\S+)\s+was\s+not\s+found"
+        ),
+        "there is no {}",
         "check `packages` and `indexes` of the profile in stack.toml",
     ),
     (

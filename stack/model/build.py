@@ -21,10 +21,13 @@ class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):
-    """What an installer downloaded; `size` is in bytes, None where it does not tell."""
+    """What an installer downloaded: distributions, and their size in bytes.
+
+    uv tells no sizes below 1 MiB, so with it the size is a little less than the truth.
+    """
 
     count: int = 0
-    size: int | None = 0
+    size: int = 0
 
 
 class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,9 @@ def test_what_pip_downloaded_is_counted_once_with_the_size_on_disk(tmp_path: Pat
 
 
 def test_what_uv_prepared() -> None:
-    assert uv_fetched("Resolved 4 packages in 1s\nPrepared 4 packages in 2s\n").count == 4
+    log = "Resolved 4 packages in 1s\nDownloading a (1.5MiB)\nDownloading b (1.0GiB)\n"
+    found = uv_fetched(f"{log} Downloaded a\nPrepared 4 packages in 2s\n")
+    assert (found.count, found.size) == (4, 3 * 2**19 + 2**30)
     nothing = uv_fetched("Resolved 4 packages in 1s\nInstalled 4 packages in 1ms\n")
     assert (nothing.count, nothing.size) == (0, 0)
 
@@ -48,6 +50,11 @@ def test_what_uv_prepared() -> None:
          "the package index cannot be reached", "check the network"),
         ("The virtual environment was not created because ensurepip is not\navailable.",
          "this Python cannot make virtual environments", "apt install python3-venv"),
+        ("error: No solution found\n  cause: Because there is no version of tiny==9 and you",
+         "there is no tiny==9", "check `packages`"),
+        ("error: No solution found\n  cause: Because tiny was not found in the cache and you need",
+         "there is no tiny", "check `packages`"),
+        ("error: Failed to parse: `a b`\n  cause: x", "not a requirement: a b", "correct `pack"),
         ("ERROR: Invalid requirement: 'a b'", "not a requirement: a b", "correct `packages`"),
         ("one\nERROR: something new\ntwo", "ERROR: something new", None),
         ("", "no output", None),
