@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import zlib
 
 from stack.model.diff import Binary
@@ -22,9 +23,10 @@ def parse_binary(reader: Reader) -> Binary:
 
 
 def _parse_binary_part(reader: Reader) -> Binary:
-    method, _, size = reader.take().rstrip(b"\r\n").partition(b" ")
-    if method not in (b"literal", b"delta") or not size.isdigit():
-        raise reader.bad("a binary patch that is neither literal nor delta")
+    head = re.fullmatch(rb"(literal|delta) (\d{1,10})", reader.take().rstrip(b"\r\n"))
+    if head is None:
+        raise reader.bad("a binary patch that is neither literal nor delta", back=1)
+    method, size = head[1], int(head[2])
     packed = bytearray()
     while (line := reader.take().rstrip(b"\r\n")) != b"":
         length = _B85_LENGTH.get(line[:1])
@@ -34,20 +36,27 @@ def _parse_binary_part(reader: Reader) -> Binary:
             length = None
             part = b""
         if length is None or len(part) < length:
-            raise reader.bad("damaged binary data")
+            raise reader.bad("damaged binary data", back=1)
         packed += part[:length]
     inflate = zlib.decompressobj()
     try:
-        data = inflate.decompress(bytes(packed), int(size) + 1)
+        data = inflate.decompress(bytes(packed), size + 1)
     except zlib.error:
-        raise reader.bad("damaged binary data") from None
-    if len(data) != int(size):
-        raise reader.bad(f"binary data of {len(data)} bytes where {int(size)} are announced")
+        raise reader.bad("damaged binary data", back=1) from None
+    if len(data) != size or not inflate.eof:
+        raise reader.bad(f"binary data of {len(data)} bytes where {size} are announced", back=1)
     return Binary("literal" if method == b"literal" else "delta", data)
 
 
 def apply_delta(base: bytes, delta: bytes) -> bytes | None:
-    """What a git delta makes of `base`; None where it was made for something else."""
+    """What a git delta makes of `base`; None where it was made for something else, or damaged."""
+    try:
+        return _apply_delta(base, delta)
+    except IndexError:
+        return None
+
+
+def _apply_delta(base: bytes, delta: bytes) -> bytes | None:
     size, at = _size(delta, 0)
     want, at = _size(delta, at)
     if size != len(base):

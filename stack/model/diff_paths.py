@@ -22,6 +22,8 @@ def paths_of(
                 raise reader.bad(f"a {kind} without its `{kind} {side.decode()}` line")
             name = unquote(reader, raw)[0] if raw.startswith(b'"') else raw
             sides.append(safe_path(reader, name))
+        if named is not None and [strip_prefix(reader, name) for name in named] != sides:
+            raise reader.bad(f"two names for one file: {show(sides[1])} and {show(named[1])}")
         return sides[0], sides[1]
     if named is not None:
         old, new = named
@@ -30,8 +32,10 @@ def paths_of(
         if kind == "delete" and new != b"/dev/null":
             raise reader.bad("a deleted file whose `+++` line is not /dev/null")
         paths = [strip_prefix(reader, name) for name in (old, new) if name != b"/dev/null"]
-        if not paths or (len(paths) == 2 and paths[0] != paths[1]):
+        if not paths or paths[0] != paths[-1]:
             raise reader.bad(f"two names for one file: {show(old)} and {show(new)}")
+        if (said := _header_path(reader, header.removeprefix(b"diff --git "))) != paths[0]:
+            raise reader.bad(f"two names for one file: {show(said)} and {show(paths[0])}")
         return paths[0], paths[-1]
     path = _header_path(reader, header.removeprefix(b"diff --git "))
     return path, path

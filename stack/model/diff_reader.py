@@ -20,8 +20,9 @@ class Reader:
         self.at += 1
         return self.lines[self.at - 1]
 
-    def bad(self, why: str, *, hint: str | None = None) -> BadPatch:
-        return BadPatch(f"{self.name}:{self.first + self.at}: {why}", hint=hint)
+    def bad(self, why: str, *, hint: str | None = None, back: int = 0) -> BadPatch:
+        """An error at the current line, or at one `back` lines before it."""
+        return BadPatch(f"{self.name}:{self.first + self.at - back}: {why}", hint=hint)
 
 
 def show(text: bytes) -> str:
