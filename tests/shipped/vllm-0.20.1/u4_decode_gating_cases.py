@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -227,6 +228,26 @@ def test_a_registered_package_comes_first(
     install(monkeypatch, "another_package")
     u4_decode.register_u4_package("xpu", "another_package")
     assert u4_decode.find_u4_kernel("xpu")[0].package == "another_package"
+
+
+def test_the_real_u4moe_on_this_cpu(
+    monkeypatch: pytest.MonkeyPatch, fallbacks: list[dict[str, Any]]
+) -> None:
+    monkeypatch.delitem(sys.modules, "u4moe")
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "kernels")
+    package = pytest.importorskip("u4moe")
+    if reason := package.u4_unavailable("cpu"):
+        pytest.skip(reason)
+    with use_platform("cpu"):
+        layer = make_layer()
+        layer.quant_method.process_weights_after_loading(layer)
+        layer.ensure_moe_quant_config_init()
+    on = apply(layer, 3)
+    assert layer.quant_method.u4_decode.kernel.package == "u4moe"
+    layer.quant_method.u4_decode = None
+    off = apply(layer, 3)
+    assert len(fallbacks) == 1
+    torch.testing.assert_close(on, off, rtol=5e-3, atol=5e-3)
 
 
 def test_the_log_tells_once_which_layers_took_it(
