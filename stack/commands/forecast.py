@@ -16,11 +16,13 @@ from stack.flows import forecast as flow
 @options.choose_line
 @options.choose_patches
 @click.option("--onto", "onto", multiple=True, required=True, metavar="NAME@REV", help="A revision to look at; may be given again")
+@click.option("--why", is_flag=True, help="Name the upstream commit behind each outcome (asks the history: slower)")
 @click.option("--strict", is_flag=True, help="Exit 1 where a clean merge is suspect")
 @click.argument("more", nargs=-1, metavar="[NAME@REV]...")
 def command(
     upstream: str | None, line: str | None, to: str | None, with_: tuple[str, ...],
-    without: tuple[str, ...], onto: tuple[str, ...], more: tuple[str, ...], strict: bool,
+    without: tuple[str, ...], onto: tuple[str, ...], more: tuple[str, ...], why: bool,
+    strict: bool,
 ) -> Verb:
     """Say what a rebase of a line would meet at each revision, without touching anything.
 
@@ -39,7 +41,7 @@ def command(
         members = chosen.series.select(to=to, with_=with_, without=without)
         found = flow.forecast(
             project, chosen, members, [text.partition("@")[2] for text in revisions],
-            ctx.console.emit,
+            ctx.console.emit, why=why,
         )
 
         def show(console: Console) -> None:

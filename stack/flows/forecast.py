@@ -60,9 +60,10 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast(
-    project: Project, line: Line, members: Sequence[Member], revisions: Sequence[str], emit: Emit
+    project: Project, line: Line, members: Sequence[Member], revisions: Sequence[str], emit: Emit,
+    *, why: bool = False,
 ) -> Forecast:
-    """Carry `members` to every revision in memory.
+    """Carry `members` to every revision in memory; with `why`, ask upstream's history as well.
 
     A revision that no source serves becomes a column with the reason; the others are still told.
     """
@@ -84,7 +85,8 @@ def forecast(
                 odb, parsed, base.commit, target.commit, answer=memory.answer, on_conflict="assume"
             )
             cells = tuple(
-                cell(step, origins(odb, step, base.commit, target.commit)) for step in steps
+                cell(step, origins(odb, step, base.commit, target.commit) if why else ())
+                for step in steps
             )
         regions = [key for one in cells for key in one.regions]
         keys |= set(regions)

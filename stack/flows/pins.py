@@ -51,7 +51,7 @@ def resolve_pin(
                 reasons.append(f"git: {wrong.message}")
         if found is not None:
             return _git_pin(mirror.git, found, revision, label)
-    if upstream.sdist is not None and re.match(r"v?\d", revision):
+    if upstream.sdist is not None and re.match(r"v?\d+(\.\d+)+", revision):
         try:
             return _sdist_pin(project, upstream.sdist, revision, label, repository, emit)
         except SourceError as wrong:

@@ -103,7 +103,7 @@ def culprit(
 
 
 def _merges(odb: ObjectStore, before: str, after: str, onto: str) -> bool:
-    renames = Renames(odb, before, onto)
+    renames = Renames(odb, before, onto, deep=False)
     return not carry(odb, before, after, onto, renames=renames).trouble
 
 
@@ -111,7 +111,7 @@ def taken_in(odb: ObjectStore, history: History, before: str, after: str) -> Lan
     """The first upstream commit whose tree already has the whole effect of a patch."""
 
     def there(tree: str) -> bool:
-        done = carry(odb, before, after, tree, renames=Renames(odb, before, tree))
+        done = carry(odb, before, after, tree, renames=Renames(odb, before, tree, deep=False))
         return not done.trouble and done.tree == tree
 
     return _first(odb, history, list(odb.changed(before, after)), there)
@@ -141,7 +141,7 @@ def _already(
 ) -> int:
     """How many places of a patch's change of one path stand in the tree `onto`."""
     tree = odb.edit(before, {path: sides[1]})
-    done = carry(odb, before, tree, onto, renames=Renames(odb, before, onto))
+    done = carry(odb, before, tree, onto, renames=Renames(odb, before, onto, deep=False))
     return sum(done.already.values())
 
 

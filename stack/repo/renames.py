@@ -11,10 +11,13 @@ _CANDIDATES = 400
 
 
 class Renames:
-    """The files of `new` that `old` did not have, matched to those that went."""
+    """The files of `new` that `old` did not have, matched to those that went.
 
-    def __init__(self, odb: ObjectStore, old: str, new: str) -> None:
-        self.odb, self.old, self.new = odb, old, new
+    Unless `deep`, only files of the same name or the same content are candidates.
+    """
+
+    def __init__(self, odb: ObjectStore, old: str, new: str, *, deep: bool = True) -> None:
+        self.odb, self.old, self.new, self.deep = odb, old, new, deep
         self._added: dict[bytes, Entry] | None = None
         self._lines: dict[str, set[bytes]] = {}
         self._found: dict[bytes, bytes | None] = {}
@@ -45,7 +48,7 @@ class Renames:
         name = path.rpartition(b"/")[2]
         suffix = name.rpartition(b".")[2]
         near = [p for p in self.added if p.rpartition(b"/")[2] == name]
-        far = [p for p in self.added if p.endswith(b"." + suffix) and p not in near]
+        far = [] if not self.deep else [p for p in self.added if p.endswith(b"." + suffix) and p not in near]
         best: tuple[float, bytes] | None = None
         own = self._set(base.oid)
         for other in [*near, *far][:_CANDIDATES]:
