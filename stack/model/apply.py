@@ -3,7 +3,7 @@
 There is no fuzz. A hunk counts as standing where it says only in the very blob that it was made
 for; in any other blob its context and removed lines must occur exactly once. The anchors are
 git's: a hunk that starts at the first line, or has no context after its changes, keeps to the
-beginning or the end of the file.
+beginning or the end of the file. They forbid places, they never choose among several.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def apply_hunks(data: bytes, hunks: tuple[Hunk, ...], *, old_id: str | None) -> Placed | Misfit:
-    """Apply `hunks` to a file's `data`; `old_id` is the blob that the patch says it was made for."""
+    """Apply `hunks` to a file's `data`; `old_id` is the blob for which the patch was made."""
     lines = _lines(data)
     exact = old_id is not None and old_id == object_id("blob", data)
     out: list[bytes] = []
@@ -66,18 +66,18 @@ def _find(
         return said
     if not old:
         return "it has no context, and this is not the file that it was made for"
-    starts, ends = _anchors(hunk)
-    places = [
-        at
-        for at in _occurrences(lines, old, done)
-        if (not starts or at == 0) and (not ends or at + len(old) == len(lines))
-    ]
-    if len(places) == 1:
-        return places[0]
+    places = _occurrences(lines, old, done)
+    if len(places) > 1:
+        shown = ", ".join(str(at + 1) for at in places[:5])
+        return f"its lines stand in {len(places)} places ({shown}): ambiguous"
     if not places:
         return "its lines do not stand in this file"
-    shown = ", ".join(str(at + 1) for at in places[:5])
-    return f"its lines stand in {len(places)} places ({shown}): ambiguous"
+    starts, ends = _anchors(hunk)
+    if starts and places[0] != 0:
+        return "its lines are not at the beginning of the file"
+    if ends and places[0] + len(old) != len(lines):
+        return "its lines are not at the end of the file"
+    return places[0]
 
 
 def _anchors(hunk: Hunk) -> tuple[bool, bool]:
@@ -106,9 +106,9 @@ def _misfit(lines: list[bytes], old: list[bytes], number: int, said: int, why: s
     """Show the first line that differs at the place that the hunk names."""
     here = lines[said : said + len(old)]
     differs = next((n for n, line in enumerate(old) if here[n : n + 1] != [line]), 0)
-    if b"".join(old).replace(b"\r\n", b"\n") in b"".join(lines).replace(b"\r\n", b"\n") and old:
-        if "ambiguous" not in why:
-            why = "only its line endings (CR LF against LF) keep it from fitting"
+    wanted, whole = b"".join(old), b"".join(lines)
+    if wanted not in whole and wanted.replace(b"\r\n", b"\n") in whole.replace(b"\r\n", b"\n"):
+        why = "only its line endings (CR LF against LF) keep it from fitting"
     return Misfit(
         hunk=number, at=said + differs + 1, why=why,
         expected=tuple(old[differs : differs + 3]), found=tuple(here[differs : differs + 3]),

@@ -125,7 +125,8 @@ def test_damage_is_named_with_its_line(data: bytes, line: int, why: str, first: 
         b"diff --git a/%s b/%s\n--- a/%s\n+++ b/%s\n@@ -1 +1 @@\n-a\n+b\n",
         b"--- a/%s\n+++ b/%s\n@@ -1 +1 @@\n-a\n+b\n",
         b"diff --git a/%s b/%s\nnew file mode 100644\n--- /dev/null\n+++ b/%s\n@@ -0,0 +1 @@\n+b\n",
-        b"diff --git a/%s b/%s\ndeleted file mode 100644\n--- a/%s\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n",
+        (b"diff --git a/%s b/%s\ndeleted file mode 100644\n"
+        b"--- a/%s\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n"),
         b"diff --git a/%s b/%s\nold mode 100644\nnew mode 100755\n",
         b"diff --git a/x b/%s\nsimilarity index 100%%\nrename from x\nrename to %s\n",
         b"diff --git a/%s b/x\nsimilarity index 100%%\nrename from %s\nrename to x\n",
@@ -171,7 +172,8 @@ def test_a_name_whose_quotes_are_damaged(name: bytes) -> None:
 
 def test_renames_copies_and_empty_files() -> None:
     rename = one(
-        b"diff --git a/f b/g\nold mode 100644\nnew mode 100755\nsimilarity index 80%\nrename from f\n"
+        b"diff --git a/f b/g\nold mode 100644\nnew mode 100755\nsimilarity index 80%\n"
+        b"rename from f\n"
         b"rename to g\nindex 1111111..2222222\n--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+b\n"
     )
     assert (rename.kind, rename.old, rename.new, rename.new_mode) == (
@@ -232,7 +234,8 @@ def test_one_file_twice_is_read_in_order() -> None:
 def test_no_damage_is_anything_but_a_bad_patch_with_a_line(data: st.DataObject) -> None:
     whole = (
         GOOD
-        + b'diff --git "a/gr\\303\\274n" "b/gr\\303\\274n"\nnew file mode 100755\nindex 0000000..1111111\n'
+        + b'diff --git "a/gr\\303\\274n" "b/gr\\303\\274n"\nnew file mode 100755\n'
+        b'index 0000000..1111111\n'
         b'--- /dev/null\n+++ "b/gr\\303\\274n"\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n'
         b"diff --git a/b b/b\nindex 1..2 100644\nGIT binary patch\nliteral 5\nMcmZQzWMT#Y01f~L\n\n"
         b"literal 0\nHcmV?d00001\n\n"
