@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Care": {
         "doctor": "Check this machine and project, and name what is missing",
+        "lint": "Review the text of patches",
         "gc": "Remove what nothing needs any more",
         "completion": "Print the shell completion script",
     },

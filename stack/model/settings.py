@@ -17,6 +17,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where a source repository is to be had, and which of its folders are import packages.
 
     `path` may begin with `$NAME`, an environment variable; unset means not configured.
+    `env-registry` is the file in which upstream registers the environment names that begin with
+    `env-prefix`.
     """
 
     git: str | None = None
@@ -24,6 +26,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sdist: str | None = None
     default: Name | None = None
     packages: tuple[str, ...] = ()
+    env_registry: str | None = None
+    env_prefix: str | None = None
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
