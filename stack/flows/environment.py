@@ -40,6 +40,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     interpreter: Interpreter
     packages: tuple[str, ...]
     indexes: tuple[str, ...]
+    leave_out: tuple[str, ...] = ()
 
     def folder(self, project: Project) -> Path:
         return project.paths.venvs / self.key
@@ -53,8 +54,9 @@ def wanted(project: Project, name: str, profile: Profile) -> Wanted:
     requested = render_all(profile.packages, values, f"{where}.packages")
     extra = render_all(profile.indexes, values, f"{where}.indexes")
     return Wanted(
-        profile=name, key=base_key(interpreter, requested, extra), interpreter=interpreter,
-        packages=requested, indexes=extra,
+        profile=name, interpreter=interpreter,
+        key=base_key(interpreter, requested, extra, profile.leave_out),
+        packages=requested, indexes=extra, leave_out=profile.leave_out,
     )
 
 

@@ -16,7 +16,7 @@ from stack.flows.environment import RECORD, Base, Wanted, building, find, read_r
 from stack.flows.events import Emit, Progress, Said
 from stack.host import indexes, packages
 from stack.host.process import Finished
-from stack.host.venv import Installer, explain, pins, pip_fetched, uv_fetched
+from stack.host.venv import Installer, explain, pins, pip_fetched, uv_fetched, without
 from stack.model.build import BuildRecord, Fetched
 from stack.store import atomic, lock
 from stack.store.project import Project
@@ -98,6 +98,8 @@ class _Making:
     def _with_uv(self, sources: indexes.Sources) -> Fetched:
         self.label = "installing"
         self._succeed(self.installer.install(self.want.packages, sources))
+        if self.want.leave_out:
+            self._succeed(self.installer.remove(self.want.leave_out))
         return uv_fetched(self._text())
 
     def _with_pip(self, sources: indexes.Sources) -> Fetched:
@@ -117,6 +119,7 @@ class _Making:
                 packages = self.want.packages
                 self._succeed(self.installer.fetch(packages, sources, wheels, staging))
                 fetched, exact = pip_fetched(self._text(), staging), pins(staging)
+                exact = without(exact, self.want.leave_out)
                 for wheel in staging.glob("*.whl"):
                     _keep(wheel, wheels / wheel.name)
             finally:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from packaging.utils import parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from stack.host.indexes import Sources
 from stack.host.process import Finished, capture, run
@@ -102,6 +102,12 @@ class Installer:
             argv += ["--find-links", links]
         return self._run([*argv, *_uv_indexes(sources), *packages], _uv(sources))
 
+    def remove(self, names: Sequence[str]) -> Finished:
+        """Take distributions out again; only for uv, since pip never installs them."""
+        assert self.uv is not None
+        argv = [self.uv, "pip", "uninstall", "--python", str(self.python), *names]
+        return self._run(argv, {})
+
     def _run(self, argv: Sequence[str], env: Mapping[str, str]) -> Finished:
         kept = {name: value for name, value in os.environ.items() if name not in _ASTRAY}
         return run(
@@ -150,6 +156,12 @@ def pins(wheels: Path) -> tuple[str, ...]:
     """`name==version` of every wheel in a folder."""
     found = [parse_wheel_filename(path.name) for path in sorted(wheels.glob("*.whl"))]
     return tuple(f"{name}=={version}" for name, version, _, _ in found)
+
+
+def without(exact: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The pins but those of the distributions `names`."""
+    left_out = {canonicalize_name(name) for name in names}
+    return tuple(pin for pin in exact if canonicalize_name(pin.partition("==")[0]) not in left_out)
 
 
 def pip_fetched(log: str, wheels: Path) -> Fetched:

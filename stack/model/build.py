@@ -82,12 +82,16 @@ class PreparedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def base_key(
-    interpreter: Interpreter, packages: Sequence[str], indexes: Sequence[str]
+    interpreter: Interpreter, packages: Sequence[str], indexes: Sequence[str],
+    leave_out: Sequence[str] = (),
 ) -> str:
     """Sixteen hex digits that name a base: equal requests give equal keys.
 
     The installer is left out on purpose: uv or pip give the same environment, and uv appearing
     on PATH must not cost a new base.
     """
-    said = [BUILD_SCHEMA, interpreter.version, interpreter.platform, list(packages), list(indexes)]
+    said = [
+        BUILD_SCHEMA, interpreter.version, interpreter.platform, list(packages), list(indexes),
+        sorted(leave_out),
+    ]
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]

@@ -34,12 +34,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What `build` and `verify` mean on one kind of machine.
 
     `packages` are requirements for the base environment, `indexes` further package indexes,
-    `lines` the lines whose prefixes become layers, `prepare` commands that make inputs once,
+    `leave-out` distributions that they ask for and that must not be there (a build of another
+    device that breaks what imports it), `lines` the lines whose prefixes become layers, `prepare` commands that make inputs once,
     `env` is set for every process of the profile. Strings are jinja2 templates.
     """
 
     python: str = ">=3.11"
     packages: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     prepare: tuple[tuple[str, ...], ...] = ()
