@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Self
 
 from stack.errors import GitError
 from stack.model.objects import (
@@ -30,7 +31,7 @@ class ObjectStore:
         self._new: dict[str, tuple[str, bytes]] = {}
         self._trees: dict[str, dict[bytes, Entry]] = {EMPTY_TREE: {}}
 
-    def __enter__(self) -> ObjectStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -99,7 +100,8 @@ class ObjectStore:
     def edit(self, tree: str, changes: Mapping[bytes, Entry | None]) -> str:
         """The tree with some paths set or (None) removed; only touched folders are made again.
 
-        Raises `NotADirectoryError` where a path leads through something that is not a folder.
+        Raises `NotADirectoryError` where a path leads through something that is not a folder,
+        `IsADirectoryError` where a folder stands that is not emptied.
         """
         here: dict[bytes, Entry | None] = {}
         below: dict[bytes, dict[bytes, Entry | None]] = {}
@@ -113,8 +115,6 @@ class ObjectStore:
         for name, entry in here.items():
             if entry is None:
                 entries.pop(name, None)
-            else:
-                entries[name] = entry
         for name, inner in below.items():
             now = entries.get(name)
             if now is not None and now.mode != FOLDER:
@@ -124,13 +124,25 @@ class ObjectStore:
                 entries.pop(name, None)
             else:
                 entries[name] = Entry(FOLDER, made)
+        for name, entry in here.items():
+            if entry is None:
+                continue
+            now = entries.get(name)
+            if now is not None and now.mode == FOLDER and entry.mode != FOLDER:
+                raise IsADirectoryError(name)
+            entries[name] = entry
         data = render_tree(entries)
         oid = self.add("tree", data)
         self._trees.setdefault(oid, entries)
         return oid
 
-    def changed(self, old: str, new: str, prefix: bytes = b"") -> dict[bytes, tuple[Entry | None, Entry | None]]:
-        """The paths in which two trees differ, with the entry on both sides; equal folders are skipped."""
+    def changed(
+        self, old: str, new: str, prefix: bytes = b""
+    ) -> dict[bytes, tuple[Entry | None, Entry | None]]:
+        """The paths in which two trees differ, with the entry on both sides.
+
+        Equal folders are not looked into.
+        """
         found: dict[bytes, tuple[Entry | None, Entry | None]] = {}
         if old == new:
             return found

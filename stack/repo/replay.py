@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -10,7 +10,7 @@ from stack.model.apply import Misfit, apply_hunks
 from stack.model.diff import Binary, FilePatch, Hunk, Kind
 from stack.model.diff_binary import apply_delta
 from stack.model.mail import Mail
-from stack.model.objects import FILE, FOLDER, SYMLINK, Commit, Entry, object_id
+from stack.model.objects import FILE, FOLDER, SUBMODULE, SYMLINK, Commit, Entry, object_id
 from stack.model.outcome import Clash, Outcome, Step
 from stack.repo.odb import ObjectStore
 
@@ -86,14 +86,15 @@ def make_commit(odb: ObjectStore, tree: str, parent: str, mail: Mail) -> str:
 def apply_patch(odb: ObjectStore, tree: str, files: Sequence[FilePatch]) -> Applied:
     """Apply the files of one patch to `tree`, all or nothing.
 
-    Every file is read from the tree before the patch, as git does, so that copies and swaps by
-    two renames come out right.
+    As in git, renames and copies are taken from the tree before the patch, so that swaps come out
+    right; other parts of the same patch for one file are applied one after the other.
     """
     changes: dict[bytes, Entry | None] = {}
     clashes: list[Clash] = []
     offsets: list[str] = []
+    leaving = {file.old for file in files if file.kind in ("rename", "delete")}
     for file in files:
-        made = _apply_file(odb, tree, file)
+        made = _apply_file(odb, tree, file, changes, leaving)
         if isinstance(made, Clash):
             clashes.append(made)
             continue
@@ -108,24 +109,35 @@ def apply_patch(odb: ObjectStore, tree: str, files: Sequence[FilePatch]) -> Appl
         return Applied(tree=odb.edit(tree, changes), offsets=tuple(offsets))
     except NotADirectoryError:
         return Applied(tree=None, clashes=(_through_link(odb, tree, files),))
+    except IsADirectoryError as wrong:
+        return Applied(tree=None, clashes=(_onto_folder(files, wrong.args[0]),))
 
 
 def _apply_file(
-    odb: ObjectStore, tree: str, file: FilePatch
+    odb: ObjectStore, tree: str, file: FilePatch, changes: Mapping[bytes, Entry | None],
+    leaving: Collection[bytes],
 ) -> tuple[Entry | None, list[str]] | Clash:
-    """The new entry of a file and the offsets of its hunks, or the clash."""
+    """The new entry of a file and the offsets of its hunks, or the clash.
+
+    `changes` is what the parts of the patch before this one did, `leaving` the paths that it
+    vacates.
+    """
     before = odb.find(tree, file.old)
+    if file.old in changes and file.kind not in ("rename", "copy"):
+        before = changes[file.old]
+    if file.kind in ("add", "rename", "copy") and file.new not in leaving:
+        taken = changes[file.new] if file.new in changes else odb.find(tree, file.new)
+        if taken is not None and taken.mode != FOLDER:  # a folder may be on its way out
+            if file.kind == "add":
+                return _clash(file, "the patch makes this file, but it is there already")
+            return _clash(file, f"{show(file.new)} is there already")
     if file.kind == "add":
-        if before is not None:
-            return _clash(file, "the patch makes this file, but it is there already")
         before = Entry(file.new_mode or FILE, "")
         data = b""
-    elif before is None or before.mode == FOLDER:
+    elif before is None or before.mode in (FOLDER, SUBMODULE):
         return _clash(file, "no such file in this tree")
     else:
         data = odb.blob(before.oid)
-    if file.kind in ("rename", "copy") and odb.find(tree, file.new) is not None:
-        return _clash(file, f"{show(file.new)} is there already")
     if file.old_mode and (file.old_mode == SYMLINK) != (before.mode == SYMLINK):
         return _clash(file, "a symbolic link on one side and a file on the other")
     offsets: list[str] = []
@@ -172,7 +184,7 @@ def _is_there(odb: ObjectStore, tree: str, files: Sequence[FilePatch]) -> bool:
             now is None or file.binary != Binary("literal", odb.blob(now.oid))
         ):
             return False
-    undone = [reverse(file) for file in files if file.binary is None]
+    undone = [reverse(file) for file in reversed(files) if file.binary is None]
     return apply_patch(odb, tree, undone).tree is not None
 
 
@@ -201,6 +213,13 @@ def _through_link(odb: ObjectStore, tree: str, files: Sequence[FilePatch]) -> Cl
             if entry is not None and entry.mode != FOLDER:
                 return _clash(file, f"{show(b'/'.join(parts[:depth]))} is not a folder")
     return _clash(files[0], "a path leads through something that is not a folder")
+
+
+def _onto_folder(files: Sequence[FilePatch], name: bytes) -> Clash:
+    for file in files:
+        if file.path == name or file.path.endswith(b"/" + name):
+            return _clash(file, "the patch makes this file, but a folder is there already")
+    return _clash(files[0], "a folder stands where a file has to go")
 
 
 def _clash(file: FilePatch, why: str) -> Clash:
