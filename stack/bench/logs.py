@@ -6,24 +6,27 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from stack.model.ending import Ending
 from stack.model.engine_log import PATTERNS, EngineFacts, read_line
 from stack.model.findings import Diagnosis
-from stack.model.scan import BLOCK, Scanner
+from stack.model.loglines import clean
+from stack.model.scan import BLOCK, Scanner, joined
 from stack.model.signatures import Catalogue, Classifier
+from stack.model.timing import PATTERNS as TIMING_PATTERNS
+from stack.model.timing import Timings
 
 _LONGEST_LINE = 4 * BLOCK
+_PATTERNS = (*PATTERNS, *TIMING_PATTERNS)
 
 
-class LogReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One log: how the run ended, and what it said about itself."""
+class LogReport(NamedTuple):
+    """One log: how the run ended, what it said about itself, and about time."""
 
     diagnosis: Diagnosis
     facts: EngineFacts
+    timings: Timings
 
 
 def catalogue(*extra: Mapping[str, Any]) -> Catalogue:
@@ -72,16 +75,26 @@ def read_log(
     result: bool | None = None,
 ) -> LogReport:
     """Diagnose a log given in pieces of whole lines; the rest as in `signatures.classify`."""
-    scanner = Scanner(signatures.needles(PATTERNS))
+    scanner = Scanner(signatures.needles(_PATTERNS))
     classifier = Classifier(signatures)
-    facts = EngineFacts()
-    for candidate in scanner.scan(pieces):
+    facts, timings = EngineFacts(), Timings()
+
+    def watched() -> Iterator[bytes]:
+        for block in joined(pieces):
+            timings.block(block)
+            yield block
+
+    first, last = len(signatures.signatures), len(signatures.signatures) + len(PATTERNS)
+    for candidate in scanner.scan(watched()):
         classifier.line(candidate)
-        scanner.follow = classifier.wants_all
         for index in candidate.patterns:
-            reader = index - len(signatures.signatures)
-            if 0 <= reader < len(PATTERNS):
-                read_line(facts, reader, candidate.number, candidate.line)
+            if first <= index < last:
+                read_line(facts, index - first, candidate.number, candidate.line)
+        if timings.wants_all or any(
+            last <= index < last + len(TIMING_PATTERNS) for index in candidate.patterns
+        ):
+            timings.line(clean(candidate.line).body)
+        scanner.follow = classifier.wants_all or timings.wants_all
     ending = Ending.of(exit_code, signal, timed_out=timed_out, stalled=stalled, result=result)
     diagnosis = classifier.finish(ending, lines=scanner.lines, last=scanner.last)
-    return LogReport(diagnosis=diagnosis, facts=facts)
+    return LogReport(diagnosis, facts, timings)
