@@ -70,13 +70,16 @@ def safe_path(reader: Reader, path: bytes) -> bytes:
     parts = path.split(b"/")
     if b".." in parts or b"." in parts or b"" in parts or path.startswith(b"/"):
         raise reader.bad(f"a path outside the tree: {show(path)}")
-    for part in parts:
-        folded = part.lower().rstrip(b" .").partition(b":")[0]
-        if folded in (b".git", b"git~1"):
-            raise reader.bad(f"a path into .git: {show(path)}")
+    if any(is_git(part) for part in parts):
+        raise reader.bad(f"a path into .git: {show(path)}")
     if b"\0" in path:
         raise reader.bad("a path with a NUL byte")
     return path
+
+
+def is_git(part: bytes) -> bool:
+    """Whether some file system takes this name for `.git`."""
+    return part.lower().rstrip(b" .").partition(b":")[0] in (b".git", b"git~1")
 
 
 def mode_of(reader: Reader, text: bytes | None) -> int | None:

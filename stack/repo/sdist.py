@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stack.errors import SourceError
+from stack.model.diff_paths import is_git
 from stack.model.line import Sdist
 from stack.model.objects import EMPTY_TREE, EXECUTABLE, FILE, SYMLINK, Commit, Entry, Person
 from stack.repo.odb import ObjectStore
@@ -37,9 +38,10 @@ def find(package: str, version: str) -> tuple[str, str]:
         find_links=[Path(link).as_uri() if link.startswith("/") else link for link in links],
         no_binary=[package],
     )
+    failures: tuple[type[Exception], ...] = (OSError, UnpackError, *_network_errors())
     try:
         best = finder.find_best_match(f"{package}=={version}", allow_yanked=True).best
-    except (OSError, UnpackError, *_network_errors()) as wrong:
+    except failures as wrong:
         raise SourceError(f"{index} cannot be reached: {_short(wrong)}") from None
     if best is None:
         raise SourceError(f"{index} has no source archive of {package} {version}")
@@ -112,14 +114,18 @@ def read(archive: Path, odb: ObjectStore) -> tuple[str, str | None]:
     """
     changes: dict[bytes, Entry | None] = {}
     short: str | None = None
+    top = ""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
-                path = _inside(member, archive)
-                if path is None or member.isdir():
+                here, path = _inside(member, archive)
+                top = top or here
+                if here != top or (not path and not member.isdir()):
+                    raise _outside(archive, member)
+                if member.isdir():
                     continue
                 if member.issym():
-                    target = member.linkname.encode()
+                    target = os.fsencode(_link(member, path, archive))
                     changes[path] = Entry(SYMLINK, odb.add("blob", target))
                     continue
                 file = tar.extractfile(member)
@@ -131,21 +137,43 @@ def read(archive: Path, odb: ObjectStore) -> tuple[str, str | None]:
                     changes[path] = Entry(mode, odb.add("blob", data))
     except (tarfile.TarError, EOFError, OSError) as wrong:
         raise SourceError(f"{archive}: damaged archive: {_short(wrong)}") from None
-    return odb.edit(EMPTY_TREE, changes), short
+    try:
+        return odb.edit(EMPTY_TREE, changes), short
+    except (NotADirectoryError, IsADirectoryError) as wrong:
+        raise SourceError(
+            f"{archive}: a path through something that is not a folder: {ascii(wrong.args[0])[1:]}"
+        ) from None
 
 
-def _inside(member: tarfile.TarInfo, archive: Path) -> bytes | None:
-    """A member's path under the top folder; None for the folder itself; refuse everything odd."""
+def _inside(member: tarfile.TarInfo, archive: Path) -> tuple[str, bytes]:
+    """A member's top folder, and its path under it; refuses everything odd."""
     name = member.name
-    parts = name.split("/")
-    if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
-        raise SourceError(f"{archive}: a path outside the archive's folder: {ascii(name)}")
-    if any(part.lower() == ".git" for part in parts):
-        raise SourceError(f"{archive}: a path into .git: {ascii(name)}")
+    if name.startswith("/") or ".." in name.split("/") or "\\" in name or "\0" in name:
+        raise _outside(archive, member)
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if any(is_git(os.fsencode(part)) for part in parts):
+        raise SourceError(f"{archive}: a path into .git: {name!a}")
     if not (member.isreg() or member.isdir() or member.issym()):
-        raise SourceError(f"{archive}: neither a file nor a folder: {ascii(name)}")
-    rest = "/".join(part for part in parts[1:] if part not in ("", "."))
-    return rest.encode() or None
+        raise SourceError(f"{archive}: neither a file nor a folder: {name!a}")
+    return parts[0] if parts else "", os.fsencode("/".join(parts[1:]))
+
+
+def _link(member: tarfile.TarInfo, path: bytes, archive: Path) -> str:
+    """The target of a link; refused where it leads out of the archive's folder."""
+    target = member.linkname
+    depth = path.count(b"/")
+    for part in target.split("/"):
+        depth += -1 if part == ".." else part not in ("", ".")
+        if depth < 0 or target.startswith("/"):
+            raise SourceError(
+                f"{archive}: a link that leads out of the archive's folder: "
+                f"{member.name!a} -> {target!a}"
+            )
+    return target
+
+
+def _outside(archive: Path, member: tarfile.TarInfo) -> SourceError:
+    return SourceError(f"{archive}: a path outside the archive's folder: {member.name!a}")
 
 
 def _generated(path: bytes, data: bytes) -> bool:

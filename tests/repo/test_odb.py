@@ -72,7 +72,7 @@ class TestTrees:
 
 
 def test_one_pack_holds_every_new_object_and_git_accepts_it(
-    repo: RepoBuilder, odb: ObjectStore, tmp_path: Path
+    repo: RepoBuilder, odb: ObjectStore
 ) -> None:
     sizes = [0, 1, 15, 16, 2047, 2048, 70000]
     objects = [("blob", os.urandom(size)) for size in sizes]
