@@ -249,6 +249,21 @@ def test_without_a_network_local_wheels_do_and_a_missing_one_says_so(
     assert "hint: check the network" in failed.err
 
 
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_what_a_profile_leaves_out_is_not_in_the_base(
+    tiny: Tiny, installer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(installer) is None and installer == "uv":
+        pytest.skip("uv is not installed")
+    monkeypatch.setenv("STACK_INSTALLER", installer)
+    toml = tiny.stack.folder / "stack.toml"
+    toml.write_text(toml.read_text() + 'leave-out = ["Tiny_Dep"]\n')
+    built = tiny.build()
+    assert built["base"]["installer"] == installer
+    assert not [name for name in built["base"]["packages"] if name.startswith("tiny-dep")]
+    assert tiny.build()["changed"] is False
+
+
 def test_a_base_on_which_somebody_measures_is_not_taken_away(tiny: Tiny) -> None:
     built = tiny.build()
     with lock.hold(tiny.state / "measuring.lock", "stack verify"):
