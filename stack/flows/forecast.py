@@ -14,6 +14,7 @@ from stack.flows.pins import resolve_pin
 from stack.flows.prefixes import items
 from stack.model.line import Member, Pin, Series
 from stack.model.outcome import Outcome
+from stack.repo.carry import Merger
 from stack.repo.carry_series import CarriedStep, carry_series
 from stack.repo.odb import ObjectStore
 from stack.store.project import Line, Project
@@ -81,13 +82,16 @@ def forecast(
             columns.append(Column(revision=revision, pin=None, error=wrong.message))
             continue
         with ObjectStore(base.git) as odb:
+            merger = Merger(odb)
             steps = carry_series(
-                odb, parsed, base.commit, target.commit, answer=memory.answer, on_conflict="assume"
+                odb, parsed, base.commit, target.commit, answer=memory.answer,
+                on_conflict="assume", merger=merger,
             )
-            cells = tuple(
-                cell(step, origins(odb, step, base.commit, target.commit) if why else ())
-                for step in steps
-            )
+            behind: dict[str, tuple[Origin, ...]] = {}
+            if why:
+                emit(Progress("asking the history", at, len(revisions), revision))
+                behind = origins(merger, steps, base.commit, target.commit, memory.answer)
+            cells = tuple(cell(step, behind.get(step.name, ())) for step in steps)
         regions = [key for one in cells for key in one.regions]
         keys |= set(regions)
         columns.append(
@@ -114,7 +118,7 @@ def cell(step: CarriedStep, behind: tuple[Origin, ...]) -> Cell:
         trouble=tuple(f"{one.path}: {one.why}" for one in step.trouble),
         regions=tuple(region.key for one in step.trouble for region in one.regions),
         answered=step.answered,
-        shrunk=tuple(f"{path}: {count} places there already" for path, count in step.shrunk.items()),
+        shrunk=tuple(str(one) for one in step.shrunk),
         moved=tuple(f"{old} is {new} there" for old, new in step.moved.items()),
         suspects=step.suspects, origins=behind,
     )

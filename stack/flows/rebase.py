@@ -163,7 +163,7 @@ def _open(state: Rebase, stopped: CarriedStep | None) -> Rebase:
 
 
 def _done(step: CarriedStep, state: Rebase) -> Done:
-    notes = [f"{path}: {n} places there already" for path, n in step.shrunk.items()]
+    notes = [str(one) for one in step.shrunk]
     notes += [f"{old} is {new} there" for old, new in step.moved.items()]
     notes += [f"suspect: {text}" for text in step.suspects]
     if step.answered:

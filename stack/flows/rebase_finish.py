@@ -10,7 +10,7 @@ from stack.model import edit
 from stack.model.line import Member
 from stack.model.outcome import Outcome
 from stack.model.rebase import Rebase
-from stack.repo.carry import carry
+from stack.repo.carry import Merger, carry
 from stack.repo.format import format_commits
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames
@@ -59,6 +59,7 @@ def _parked(
     active = items(line, line.series.select(), project)
     before = _tree_after(odb, old, active)
     renames = Renames(odb, odb.commit(old).tree, odb.commit(state.base).tree)
+    merger = Merger(odb)
     onto = odb.commit(state.tip).tree
     taken = {member.name for member in (*state.kept, *state.members)}
     came: list[tuple[Member, bytes]] = []
@@ -68,7 +69,7 @@ def _parked(
             continue
         item = items(line, [member], project)[0]
         after = apply_patch(odb, before, item.files).tree
-        done = carry(odb, before, after, onto, renames=renames) if after else None
+        done = carry(merger, before, after, onto, renames=renames) if after else None
         if done is None or done.trouble or done.tree == onto:
             left.append(member.name)
             continue

@@ -49,7 +49,8 @@ def _compare(
         return
     for i, j in anchors:
         if i >= a and j >= c:
-            _compare(old, new, a, i, c, j, out)
+            if i > a or j > c:
+                _compare(old, new, a, i, c, j, out)
             a, c = i + 1, j + 1
     _compare(old, new, a, b, c, d, out)
 

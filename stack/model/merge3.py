@@ -41,14 +41,14 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
     """A merged file. `regions` are the conflicts without an answer; `answered` those that had one.
 
-    `data` has conflict markers where `regions` stand. `already` counts the patch's changes that
-    the target has word for word.
+    `data` has conflict markers where `regions` stand. `there` are the patch's changes that the
+    target has word for word, as lines `base[a:b]` and `patch[c:d]` counted from 0.
     """
 
     data: bytes
     regions: tuple[Region, ...]
     answered: tuple[Region, ...]
-    already: int
+    there: tuple[Change, ...]
 
 
 Answer = Callable[[Region], bytes | None]
@@ -60,10 +60,21 @@ def merge(
 ) -> Merge:
     """Merge what `patch` did to `base` into `target`; `answer` is asked for every conflict."""
     old, ours, theirs = split(base), split(target), split(patch)
+    return merge_lines(
+        old, ours, theirs, changes(old, ours), changes(old, theirs), answer=answer, names=names
+    )
+
+
+def merge_lines(
+    old: list[bytes], ours: list[bytes], theirs: list[bytes], left: list[Change],
+    right: list[Change], *, answer: Answer = lambda region: None,
+    names: tuple[str, str] = ("target", "patch"),
+) -> Merge:
+    """`merge` of files that are split and compared already: `left` and `right` are the changes."""
     out: list[bytes] = []
     regions: list[Region] = []
     answered: list[Region] = []
-    already = 0
+    there: list[Change] = []
     at = 0
     line = 1
 
@@ -72,16 +83,16 @@ def merge(
         out.extend(lines)
         line += len(lines)
 
-    for start, stop, left, right in _regions(changes(old, ours), changes(old, theirs)):
+    for start, stop, here, own in _regions(left, right):
         put(old[at:start])
         at = stop
-        mine = _side(old, ours, left, start, stop)
-        yours = _side(old, theirs, right, start, stop)
+        mine = _side(old, ours, here, start, stop)
+        yours = _side(old, theirs, own, start, stop)
         was = old[start:stop]
-        if not right or mine == yours:
-            already += len(right)
+        if not own or mine == yours:
+            there += own
             put(mine)
-        elif not left:
+        elif not here:
             put(yours)
         else:
             head, tail, inner = _trim(was, mine, yours)
@@ -100,7 +111,7 @@ def merge(
             put(tail)
     put(old[at:])
     return Merge(
-        data=b"".join(out), regions=tuple(regions), answered=tuple(answered), already=already
+        data=b"".join(out), regions=tuple(regions), answered=tuple(answered), there=tuple(there)
     )
 
 

@@ -10,11 +10,16 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stack.model.merge3 import Answer, Merge, Region, merge
+from stack.model.linediff import Change, changes, split
+from stack.model.merge3 import Answer, Merge, Region, merge_lines
 from stack.model.objects import FOLDER, SYMLINK, Entry
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames
 from stack.repo.replay import show
+
+_KEPT_FILES = 64
+WHOLE: tuple[Change, ...] = ((0, 0, 0, 0),)
+"""Stands for a whole file where its single places are not told apart."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,115 +34,183 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """A patch at its new place.
 
     `tree` has every clean part and, where there is `trouble`, conflict markers (or the patch's own
-    content where nothing can be marked). `merged` are the paths that needed a merge, `already` the
-    paths whose change is wholly or partly there, with how many places, `moved` the renamed ones.
+    content where nothing can be marked). `merged` are the paths that needed a merge, `there` the
+    places of each path that the target has already, `moved` the renamed paths.
     """
 
     tree: str
     trouble: tuple[Trouble, ...] = ()
     merged: tuple[str, ...] = ()
     answered: int = 0
-    already: Mapping[str, int] = {}
+    there: Mapping[str, tuple[Change, ...]] = {}
     moved: Mapping[str, str] = {}
 
 
-class _Path(msgspec.Struct, kw_only=True):
-    """What becomes of one path."""
+class MergedPath(msgspec.Struct, kw_only=True):
+    """What becomes of one path: its new entries, or the trouble, and what is `there` already."""
 
     entries: dict[bytes, Entry | None]
     trouble: Trouble | None = None
     merge: Merge | None = None
-    already: int = 0
+    there: tuple[Change, ...] = ()
     moved: bytes | None = None
 
 
+class Merger:
+    """Merges the files of one object store; a comparison that was made once is not made again."""
+
+    def __init__(self, odb: ObjectStore) -> None:
+        self.odb = odb
+        self._lines: dict[str, list[bytes]] = {}
+        self._changes: dict[tuple[str, str], list[Change]] = {}
+        self._binary: dict[str, bool] = {}
+
+    def lines(self, oid: str) -> list[bytes]:
+        """The lines of a blob; no lines for the empty id."""
+        if (found := self._lines.get(oid)) is None:
+            data = self.odb.blob(oid) if oid else b""
+            found = split(data)
+            self._binary[oid] = b"\0" in data[:8000]
+            if len(self._lines) >= _KEPT_FILES:
+                del self._lines[next(iter(self._lines))]
+            self._lines[oid] = found
+        return found
+
+    def changes(self, old: str, new: str) -> list[Change]:
+        """What differs between two blobs."""
+        if (found := self._changes.get((old, new))) is None:
+            found = self._changes[old, new] = changes(self.lines(old), self.lines(new))
+        return found
+
+    def merge(self, base: str, target: str, patch: str, answer: Answer) -> Merge:
+        """The merge of three blobs."""
+        return merge_lines(
+            self.lines(base), self.lines(target), self.lines(patch), self.changes(base, target),
+            self.changes(base, patch), answer=answer,
+        )
+
+    def path(
+        self, path: bytes, base: Entry | None, side: Entry | None, target: Entry | None,
+        answer: Answer = lambda region: None,
+    ) -> MergedPath:
+        """Merge one path: `base` became `side`, and `target` is what stands where it has to go."""
+        if target == base:
+            return MergedPath(entries={path: side})
+        if target == side:
+            return MergedPath(entries={}, there=WHOLE)
+        if side is None:
+            if target is None:
+                return MergedPath(entries={}, there=WHOLE)
+            why = "the patch deletes it, and it was changed there"
+            return MergedPath(entries={}, trouble=Trouble(path=show(path), why=why))
+        if target is None:
+            if base is None:
+                return MergedPath(entries={path: side})
+            gone = Trouble(path=show(path), why="the file is gone there")
+            return MergedPath(entries={path: side}, trouble=gone)
+        return self._content(path, base, side, target, answer)
+
+    def _content(
+        self, path: bytes, base: Entry | None, side: Entry, target: Entry, answer: Answer
+    ) -> MergedPath:
+        kinds = {entry.mode for entry in (base, side, target) if entry is not None}
+        if FOLDER in kinds or (SYMLINK in kinds and len(kinds) > 1):
+            why = "a file on one side, a link or folder on the other"
+            return MergedPath(entries={}, trouble=Trouble(path=show(path), why=why))
+        mode = side.mode if base is None or side.mode != base.mode else target.mode
+        if base is not None and side.oid == base.oid:
+            return MergedPath(entries={path: Entry(mode, target.oid)})
+        ids = (base.oid if base else "", target.oid, side.oid)
+        if SYMLINK in kinds or any(self._is_binary(oid) for oid in ids):
+            why = "binary on both sides: no lines to merge"
+            return MergedPath(entries={path: side}, trouble=Trouble(path=show(path), why=why))
+        done = self.merge(*ids, answer)
+        found = Entry(mode, self.odb.add("blob", done.data))
+        trouble = None
+        if done.regions:
+            places = "1 place" if len(done.regions) == 1 else f"{len(done.regions)} places"
+            why = f"both sides changed {places}" if base else "both sides made this file"
+            trouble = Trouble(path=show(path), why=why, regions=done.regions)
+        return MergedPath(
+            entries={path: found}, trouble=trouble, merge=done, there=done.there
+        )
+
+    def _is_binary(self, oid: str) -> bool:
+        if oid not in self._binary:
+            self.lines(oid)
+        return self._binary[oid]
+
+
 def carry(
-    odb: ObjectStore, before: str, after: str, onto: str, *, renames: Renames,
+    merger: Merger, before: str, after: str, onto: str, *, renames: Renames,
     answer: Answer = lambda region: None,
 ) -> Carried:
     """Bring the change from tree `before` to tree `after` into tree `onto`."""
-    changes: dict[bytes, Entry | None] = {}
+    odb = merger.odb
+    entries: dict[bytes, Entry | None] = {}
     trouble: list[Trouble] = []
     merged: list[str] = []
-    already: dict[str, int] = {}
+    there: dict[str, tuple[Change, ...]] = {}
     moved: dict[str, str] = {}
     answered = 0
     for path, (base, side) in sorted(odb.changed(before, after).items()):
         target = odb.find(onto, path)
         if target == base:
-            changes[path] = side
+            entries[path] = side
             continue
-        one = _merge_path(odb, path, base, side, target, onto, renames, answer)
-        changes |= one.entries
+        one = _path(merger, path, base, side, target, onto, renames, answer)
+        entries |= one.entries
         name = show(path)
         if one.trouble:
             trouble.append(one.trouble)
-        if one.already:
-            already[name] = one.already
+        if one.there:
+            there[name] = one.there
         if one.moved:
             moved[name] = show(one.moved)
         if one.merge is not None:
             merged.append(name)
             answered += len(one.merge.answered)
     try:
-        tree = odb.edit(onto, changes)
+        tree = odb.edit(onto, entries)
     except NotADirectoryError as wrong:
         where = show(wrong.args[0])
         trouble.append(Trouble(path=where, why=f"{where} is a file there, and a folder here"))
         tree = onto
     return Carried(
-        tree=tree, trouble=tuple(trouble), merged=tuple(merged), answered=answered,
-        already=already, moved=moved,
+        tree=tree, trouble=tuple(trouble), merged=tuple(merged), answered=answered, there=there,
+        moved=moved,
     )
 
 
-def _merge_path(
-    odb: ObjectStore, path: bytes, base: Entry | None, side: Entry | None, target: Entry | None,
+def _path(
+    merger: Merger, path: bytes, base: Entry | None, side: Entry | None, target: Entry | None,
     onto: str, renames: Renames, answer: Answer,
-) -> _Path:
-    if target == side:
-        return _Path(entries={}, already=1)
+) -> MergedPath:
+    """Merge one path, or follow it to where it was renamed."""
+    home = path
     if target is None and base is not None and side is not None:
-        if (home := renames.find(path, base, onto)) is None:
-            why = "the file is gone there" + renames.where(base, side)
-            return _Path(entries={path: side}, trouble=Trouble(path=show(path), why=why))
-        there = odb.find(onto, home)
-        assert there is not None
-        one = _merge_content(odb, home, base, side, there, answer)
+        found = renames.find(path, base, onto)
+        if found is None:
+            why = "the file is gone there" + renames.where(_surroundings(merger, base, side))
+            return MergedPath(entries={path: side}, trouble=Trouble(path=show(path), why=why))
+        home, target = found, merger.odb.find(onto, found)
+    one = merger.path(home, base, side, target, answer)
+    if home != path:
         one.moved = home
-        return one
-    if side is None:
-        if target is None:
-            return _Path(entries={}, already=1)
-        return _Path(
-            entries={},
-            trouble=Trouble(path=show(path), why="the patch deletes it, and it was changed there"),
+    if one.trouble and one.trouble.regions and target:
+        here = set(merger.lines(target.oid))
+        lines = {line for region in one.trouble.regions for line in split(region.base)}
+        one.trouble = msgspec.structs.replace(
+            one.trouble, why=one.trouble.why + renames.where(lines - here)
         )
-    if target is None:
-        return _Path(entries={path: side})
-    return _merge_content(odb, path, base, side, target, answer)
+    return one
 
 
-def _merge_content(
-    odb: ObjectStore, path: bytes, base: Entry | None, side: Entry, target: Entry, answer: Answer
-) -> _Path:
-    kinds = {entry.mode for entry in (base, side, target) if entry is not None}
-    if FOLDER in kinds or (SYMLINK in kinds and len(kinds) > 1):
-        why = "a file on one side, a link or folder on the other"
-        return _Path(entries={}, trouble=Trouble(path=show(path), why=why))
-    mode = side.mode if base is None or side.mode != base.mode else target.mode
-    if base is not None and side.oid == base.oid:
-        return _Path(entries={path: Entry(mode, target.oid)})
-    old = odb.blob(base.oid) if base else b""
-    data = [old, odb.blob(target.oid), odb.blob(side.oid)]
-    if SYMLINK in kinds or any(b"\0" in each[:8000] for each in data):
-        why = "binary on both sides: no lines to merge"
-        return _Path(entries={path: side}, trouble=Trouble(path=show(path), why=why))
-    done = merge(*data, answer=answer)
-    found = Entry(mode, odb.add("blob", done.data))
-    trouble = None
-    if done.regions:
-        places = "1 place" if len(done.regions) == 1 else f"{len(done.regions)} places"
-        why = f"both sides changed {places}" if base else "both sides made this file"
-        trouble = Trouble(path=show(path), why=why, regions=done.regions)
-    return _Path(entries={path: found}, trouble=trouble, merge=done, already=done.already)
+def _surroundings(merger: Merger, base: Entry, side: Entry) -> set[bytes]:
+    """The lines that a patch changes in a file, with three around each."""
+    old = merger.lines(base.oid)
+    return {
+        line
+        for a, b, _, _ in merger.changes(base.oid, side.oid)
+        for line in old[max(a - 3, 0) : b + 3]
+    }

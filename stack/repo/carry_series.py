@@ -7,24 +7,44 @@ from typing import Literal
 
 import msgspec
 
-from stack.model.linediff import changes, split
+from stack.model.linediff import Change
 from stack.model.merge3 import Answer
 from stack.model.objects import FOLDER
 from stack.model.outcome import Outcome
-from stack.repo.carry import Trouble, carry
+from stack.repo.carry import WHOLE, Merger, Trouble, carry
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames
-from stack.repo.replay import Item, make_commit, replay
+from stack.repo.replay import Item, make_commit, replay, show
 from stack.repo.semantics import suspects
 
 OnConflict = Literal["stop", "assume"]
+
+
+class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Places of one path that the target had before the patch came.
+
+    `hunk_of` is the hunk (from 1) of each place, None where the whole file is there. `hunks` are the numbers, from 1, of the patch's `total` hunks of this path that are wholly
+    there; `partly` those of which only some lines are.
+    """
+
+    path: str
+    places: tuple[Change, ...]
+    hunk_of: tuple[int | None, ...]
+    hunks: tuple[int, ...]
+    partly: tuple[int, ...]
+    total: int
+
+    def __str__(self) -> str:
+        rows = [f"hunk {number} of {self.total} is there already" for number in self.hunks]
+        rows += [f"hunk {number} of {self.total} is there in part" for number in self.partly]
+        return f"{self.path}: " + (", ".join(rows) or "it is there already")
 
 
 class CarriedStep(msgspec.Struct, frozen=True, kw_only=True):
     """One patch of a carried series.
 
     `tree` and `commit` are what stands after it; in a conflict `tree` has the markers. `shrunk`
-    says how many of its places the target had already, per path.
+    are its places that the target had already.
     """
 
     name: str
@@ -37,7 +57,7 @@ class CarriedStep(msgspec.Struct, frozen=True, kw_only=True):
     trouble: tuple[Trouble, ...] = ()
     answered: int = 0
     merged: tuple[str, ...] = ()
-    shrunk: Mapping[str, int] = {}
+    shrunk: tuple[Shrunk, ...] = ()
     moved: Mapping[str, str] = {}
     suspects: tuple[str, ...] = ()
 
@@ -45,7 +65,7 @@ class CarriedStep(msgspec.Struct, frozen=True, kw_only=True):
 def carry_series(
     odb: ObjectStore, items: Sequence[Item], old_base: str, new_base: str, *,
     answer: Answer = lambda region: None, on_conflict: OnConflict = "stop",
-    start: tuple[int, str] | None = None,
+    start: tuple[int, str] | None = None, merger: Merger | None = None,
 ) -> list[CarriedStep]:
     """Carry `items`, made for the commit `old_base`, to the commit `new_base`.
 
@@ -54,6 +74,7 @@ def carry_series(
     """
     old_steps = replay(odb, old_base, items)
     old_tree = odb.commit(old_base).tree
+    merger = merger or Merger(odb)
     renames = Renames(odb, old_tree, odb.commit(new_base).tree)
     first, parent = start or (0, new_base)
     tree = odb.commit(parent).tree
@@ -69,18 +90,18 @@ def carry_series(
             out.append(CarriedStep(**common, outcome=outcome, trouble=() if stopped else why))  # type: ignore[arg-type]
             stopped = stopped or on_conflict == "stop"
             continue
-        done = carry(odb, before, after, tree, renames=renames, answer=answer)
+        done = carry(merger, before, after, tree, renames=renames, answer=answer)
         if done.trouble:
             out.append(
                 CarriedStep(
                     **common, outcome=Outcome.CONFLICT, tree=done.tree, trouble=done.trouble,  # type: ignore[arg-type]
-                    answered=done.answered, merged=done.merged,
+                    answered=done.answered, merged=done.merged, moved=done.moved,
                 )
             )
             if on_conflict == "stop":
                 stopped = True
             else:
-                tree = _assumed(odb, before, after, tree, renames, answer)
+                tree = _assumed(merger, before, after, tree, renames, answer)
                 parent = make_commit(odb, tree, parent, item.mail)
         else:
             outcome = Outcome.CLEAN
@@ -88,7 +109,7 @@ def carry_series(
                 outcome = Outcome.EMPTY
             elif done.tree == tree:
                 outcome = Outcome.UPSTREAMED
-            elif done.answered or (done.merged and _body(odb, before, after) != _body(odb, tree, done.tree)):
+            elif done.answered or (done.merged and _body(merger, before, after) != _body(merger, tree, done.tree)):
                 outcome = Outcome.MODIFIED
             doubts = suspects(odb, before, after, tree, done.tree) if done.tree != tree else ()
             if done.tree != tree:
@@ -98,7 +119,10 @@ def carry_series(
                 CarriedStep(
                     **common, outcome=outcome, commit=parent, tree=tree, answered=done.answered,  # type: ignore[arg-type]
                     merged=done.merged, moved=done.moved, suspects=doubts,
-                    shrunk=done.already if outcome is not Outcome.UPSTREAMED else {},
+                    shrunk=() if outcome is Outcome.UPSTREAMED else tuple(
+                        _shrunk(merger, item, before, after, path, places)
+                        for path, places in done.there.items()
+                    ),
                 )
             )
         before = after
@@ -106,7 +130,7 @@ def carry_series(
 
 
 def _assumed(
-    odb: ObjectStore, before: str, after: str, tree: str, renames: Renames, answer: Answer
+    merger: Merger, before: str, after: str, tree: str, renames: Renames, answer: Answer
 ) -> str:
     """The tree as if every conflict had been answered with the patch's own lines."""
 
@@ -114,19 +138,51 @@ def _assumed(
         reply = answer(region)
         return region.patch if reply is None else reply
 
-    return carry(odb, before, after, tree, renames=renames, answer=mine).tree
+    return carry(merger, before, after, tree, renames=renames, answer=mine).tree
 
 
-def _body(odb: ObjectStore, old: str, new: str) -> list[tuple[str, tuple[bytes, ...]]]:
+def _shrunk(
+    merger: Merger, item: Item, before: str, after: str, path: str, places: tuple[Change, ...]
+) -> Shrunk:
+    """Which hunks of a patch are the places that the target has."""
+    file = next((file for file in item.files if show(file.path) == path), None)
+    hunks = file.hunks if file else ()
+    if places == WHOLE or file is None:
+        numbers = tuple(range(1, len(hunks) + 1))
+        return Shrunk(
+            path=path, places=places, hunk_of=(None,) * len(places), hunks=numbers, partly=(),
+            total=len(hunks),
+        )
+    old = merger.odb.find(before, file.old)
+    new = merger.odb.find(after, file.path)
+    every = merger.changes(old.oid if old else "", new.oid if new else "")
+    whole: list[int] = []
+    partly: list[int] = []
+    numbered: dict[Change, int] = {}
+    for number, hunk in enumerate(hunks, 1):
+        start = hunk.old_start - 1
+        own = {one for one in every if start <= one[0] and one[1] <= start + len(hunk.old) + 1}
+        have = own & set(places)
+        numbered |= dict.fromkeys(have, number)
+        if have:
+            (whole if have == own else partly).append(number)
+    return Shrunk(
+        path=path, places=places, hunk_of=tuple(numbered.get(one) for one in places),
+        hunks=tuple(whole), partly=tuple(partly), total=len(hunks),
+    )
+
+
+def _body(merger: Merger, old: str, new: str) -> list[tuple[str, tuple[bytes, ...]]]:
     """The removed and added lines of a change, without places and context."""
     lines: list[tuple[str, tuple[bytes, ...]]] = []
-    for path, (left, right) in sorted(odb.changed(old, new).items()):
+    for path, (left, right) in sorted(merger.odb.changed(old, new).items()):
         name = path.rpartition(b"/")[2].decode("utf-8", "replace")
-        texts = [
-            split(odb.blob(entry.oid)) if entry is not None and entry.mode != FOLDER else []
+        ids = [
+            entry.oid if entry is not None and entry.mode != FOLDER else ""
             for entry in (left, right)
         ]
-        for a, b, c, d in changes(*texts):
+        texts = [merger.lines(oid) for oid in ids]
+        for a, b, c, d in merger.changes(ids[0], ids[1]):
             lines.append((f"-{name}", tuple(texts[0][a:b])))
             lines.append((f"+{name}", tuple(texts[1][c:d])))
     return lines

@@ -1,20 +1,17 @@
-"""Questions to an upstream's history: who made a patch fail, who took it in, who is undone by it."""
+"""An upstream's history at the paths of a series: what stood there after every commit."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from stack.model.objects import Entry
-from stack.repo.carry import carry
 from stack.repo.client import Git
-from stack.repo.odb import ObjectStore
-from stack.repo.renames import Renames
-from stack.repo.replay import show
 
 _PULL = re.compile(r"\(#(\d+)\)\s*$")
+_BEGIN = b"\x01"
 
 
 class Landed(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,146 +21,100 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     pull: int | None = None
 
-    def __str__(self) -> str:
-        return f"{self.commit[:12]} {self.subject}"
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands at a path from a commit on; `order` counts the commits of one history."""
+
+    order: int
+    commit: str
+    entry: Entry | None
 
 
 class History:
-    """The commits between two of one upstream, on the first-parent line.
+    """The commits that lead to `new` and touch one of `paths`, on the first-parent line.
 
-    `known` says whether there is any; `joined` whether both stand in it. The base that a release
-    archive gives stands outside: then only the history up to `new` can be asked.
+    `known` says whether there is a history of `new` at all. Where `old` stands in it too, it begins
+    behind their merge base, and `joined` is true. A release archive's commit has no parents: then
+    each path's states begin behind the last one that is what `old` has (`anchored`), if any is.
     """
 
-    def __init__(self, git: Git, old: str, new: str) -> None:
+    def __init__(self, git: Git, old: str, new: str, paths: Sequence[bytes]) -> None:
         self.git, self.old, self.new = git, old, new
-        self.known = self._has(new)
-        base = git.run("merge-base", old, new, ok=(0, 1, 128)).text if self._has(old) else ""
-        self.base = base or None
-        self.joined = self.base is not None
+        self.paths = sorted(set(paths))
+        self.known = self._has_parent(new)
+        base = git.run("merge-base", old, new, ok=(0, 1, 128)).text if self._has_parent(old) else ""
+        self.base: str | None = base or None
+        self.joined = bool(base) and self.known
+        self._subjects: dict[str, str] = {}
+        self._states: dict[bytes, list[State]] | None = None
+        self._older: dict[bytes, set[str]] | None = None
 
-    def _has(self, commit: str) -> bool:
-        """Whether a commit is here with its parents: a release archive's base has none."""
+    def _has_parent(self, commit: str) -> bool:
         found = self.git.run("rev-parse", "--verify", "--quiet", f"{commit}^", ok=(0, 1, 128))
         return found.code == 0
 
-    def touching(self, paths: Sequence[bytes]) -> list[str]:
-        """The commits up to `new` that touch one of these paths, oldest first.
+    @property
+    def states(self) -> dict[bytes, list[State]]:
+        """Per path its states after each commit that changed it, oldest first."""
+        if self._states is None:
+            span = f"{self.base}..{self.new}" if self.base else self.new
+            self._states = self._read(span) if self.known else {}
+        return self._states
 
-        They begin behind the merge base, or with the first commit of all where there is none.
-        """
-        if not self.known:
-            return []
-        span = f"{self.base}..{self.new}" if self.base else self.new
-        specs = [":(literal)" + path.decode("utf-8", "surrogateescape") for path in paths]
-        listed = self.git.run("rev-list", "--reverse", "--first-parent", span, "--", *specs)
-        return listed.text.split()
+    def _read(self, span: str) -> dict[bytes, list[State]]:
+        found: dict[bytes, list[State]] = {path: [] for path in self.paths}
+        if not self.paths:
+            return found
+        listed = self.git.run(
+            "--literal-pathspecs", "log", "--reverse", "--topo-order", "--first-parent",
+            "--diff-merges=first-parent", "--raw", "-z", "--no-abbrev", "--no-renames",
+            "--no-show-signature", "--format=%x01%H %s", span, "--", *_specs(self.paths),
+        )
+        order, commit = -1, ""
+        meta = b""
+        for part in listed.out.split(b"\0"):
+            field = part.lstrip(b"\n")
+            if field.startswith(_BEGIN):
+                head, _, subject = field[1:].decode("utf-8", "replace").partition(" ")
+                order, commit = order + 1, head
+                self._subjects[commit] = subject.strip()
+            elif meta:
+                _, mode, _, oid, _ = meta.decode().split()
+                entry = Entry(int(mode, 8), oid) if int(mode, 8) else None
+                if field in found:
+                    found[field].append(State(order=order, commit=commit, entry=entry))
+                meta = b""
+            elif field.startswith(b":"):
+                meta = field[1:]
+        return found
 
     def landed(self, commit: str) -> Landed:
-        """A commit with its subject."""
-        subject = self.git.run("log", "-1", "--format=%s", "--no-show-signature", commit).text
+        """A commit of this history with its subject."""
+        subject = self._subjects[commit]
         pull = _PULL.search(subject)
         return Landed(commit=commit, subject=subject, pull=int(pull[1]) if pull else None)
 
-    def blobs(self, path: bytes, tip: str) -> set[str]:
-        """Every blob that stood at a path in the history of `tip`."""
-        if not self._has(tip):
-            return set()
-        listed = self.git.run(
-            "log", "--raw", "--no-abbrev", "--no-renames", "--format=", tip, "--",
-            ":(literal)" + path.decode("utf-8", "surrogateescape"),
-        )
-        rows = [line.split() for line in listed.out.splitlines() if line.startswith(b":")]
-        return {part.decode() for row in rows for part in row[2:4]}
+    def before(self, commit: str) -> str:
+        """The first parent of a commit."""
+        return self.git.run("rev-parse", f"{commit}^").text
+
+    def held(self, path: bytes) -> set[str]:
+        """Every blob that stood at a path before `new`, also before the merge base."""
+        if self._older is None:
+            older = self._read(self.base) if self.base else {}
+            self._older = {
+                path: {state.entry.oid for state in states if state.entry}
+                for path, states in _joined(self.paths, older, self.states)
+            }
+        return self._older.get(path, set())
 
 
-def culprit(
-    odb: ObjectStore, history: History, before: str, after: str
-) -> tuple[Landed, str | None] | None:
-    """The first upstream commit after which a patch (tree `before` to `after`) no longer merges.
-
-    Also the commit before it that touches the same files, on which the patch still merges. Every
-    commit is tried in order from the merge base on, so the answer does not lean on the trouble
-    staying. Without a merge base they are tried from the newest back, to the last such change.
-    """
-    commits = history.touching(list(odb.changed(before, after)))
-    if history.joined:
-        previous: str | None = None
-        for commit in commits:
-            if not _merges(odb, before, after, odb.commit(commit).tree):
-                return history.landed(commit), previous
-            previous = commit
-        return None
-    bad: str | None = None
-    for commit in reversed(commits):
-        if _merges(odb, before, after, odb.commit(commit).tree):
-            return (history.landed(bad), commit) if bad else None
-        bad = commit
-    return None
+def _joined(
+    paths: Iterable[bytes], *parts: dict[bytes, list[State]]
+) -> Iterable[tuple[bytes, list[State]]]:
+    for path in paths:
+        yield path, [state for part in parts for state in part.get(path, ())]
 
 
-def _merges(odb: ObjectStore, before: str, after: str, onto: str) -> bool:
-    renames = Renames(odb, before, onto, deep=False)
-    return not carry(odb, before, after, onto, renames=renames).trouble
-
-
-def taken_in(odb: ObjectStore, history: History, before: str, after: str) -> Landed | None:
-    """The first upstream commit whose tree already has the whole effect of a patch."""
-
-    def there(tree: str) -> bool:
-        done = carry(odb, before, after, tree, renames=Renames(odb, before, tree, deep=False))
-        return not done.trouble and done.tree == tree
-
-    return _first(odb, history, list(odb.changed(before, after)), there)
-
-
-def places_taken_in(
-    odb: ObjectStore, history: History, before: str, after: str, onto: str
-) -> list[tuple[str, int, Landed | None]]:
-    """Per path of a patch: how many of its places the target has, and the commit that brought them."""
-    found: list[tuple[str, int, Landed | None]] = []
-    for path, sides in sorted(odb.changed(before, after).items()):
-        have = _already(odb, before, onto, path, sides)
-        if have:
-
-            def enough(
-                tree: str, path: bytes = path, sides: tuple[Entry | None, Entry | None] = sides,
-                have: int = have,
-            ) -> bool:
-                return _already(odb, before, tree, path, sides) >= have
-
-            found.append((show(path), have, _first(odb, history, [path], enough)))
-    return found
-
-
-def _already(
-    odb: ObjectStore, before: str, onto: str, path: bytes, sides: tuple[Entry | None, Entry | None]
-) -> int:
-    """How many places of a patch's change of one path stand in the tree `onto`."""
-    tree = odb.edit(before, {path: sides[1]})
-    done = carry(odb, before, tree, onto, renames=Renames(odb, before, onto, deep=False))
-    return sum(done.already.values())
-
-
-def _first(
-    odb: ObjectStore, history: History, paths: list[bytes], holds: Callable[[str], bool]
-) -> Landed | None:
-    commits = history.touching(paths)
-    if history.joined:
-        found = next((commit for commit in commits if holds(odb.commit(commit).tree)), None)
-        return history.landed(found) if found else None
-    held: str | None = None
-    for commit in reversed(commits):
-        if not holds(odb.commit(commit).tree):
-            break
-        held = commit
-    return history.landed(held) if held else None
-
-
-def undone(odb: ObjectStore, history: History, tree: str, result: str, tip: str) -> list[str]:
-    """The paths that a patch (tree `tree` to `result`) turns back to an older upstream content."""
-    return [
-        show(path)
-        for path, (left, right) in odb.changed(tree, result).items()
-        if left and right and left.oid != right.oid and right.oid in history.blobs(path, tip)
-    ]
+def _specs(paths: Iterable[bytes]) -> list[str]:
+    return [path.decode("utf-8", "surrogateescape") for path in paths]

@@ -147,7 +147,7 @@ class ObjectStore:
         if old == new:
             return found
         before, after = self.tree(old), self.tree(new)
-        for name in before.keys() | after.keys():
+        for name in (*before, *(name for name in after if name not in before)):
             left, right = before.get(name), after.get(name)
             if left == right:
                 continue
