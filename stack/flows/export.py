@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from stack import __version__
 from stack.errors import BadPatch, StateError
 from stack.flows.events import Emit, Said
-from stack.flows.transaction import Change, commit, read_receipt, workspace_of, writing
+from stack.flows.transaction import Change, commit, line_files, read_receipt, workspace_of, writing
 from stack.model import edit
 from stack.model.line import Member
 from stack.model.mail import Mail, parse_mail, split_message
@@ -22,6 +22,8 @@ from stack.repo.format import format_commits, refuse_unmailable, slug, unique
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import Item, apply_patch, replay
 from stack.store.project import SERIES, Line, Project
+
+_OWN_COMMIT = (Outcome.CLEAN, Outcome.MODIFIED)
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +64,9 @@ def _export(
     workspace = workspace_of(project, series.upstream, series.pin.label)
     receipt = read_receipt(project, series.upstream, series.pin.label)
     if not workspace.exists or receipt is None:
-        raise StateError(f"{line.id} has no workspace to export", hint=f"stack apply --line {line.id}")
+        raise StateError(
+            f"{line.id} has no workspace to export", hint=f"stack apply --line {line.id}"
+        )
     known = {member.name for member in series.patch}
     stale = not set(receipt.selected) <= known or line.digest(receipt.selected) != receipt.digest
     if stale and not force:
@@ -72,25 +76,31 @@ def _export(
         )
     uncommitted = tuple(workspace.edited())
     if uncommitted and command is not None:
-        emit(Said(f"{len(uncommitted)} uncommitted changes in the workspace are not exported", warning=True))
+        count = f"{len(uncommitted)} uncommitted changes in the workspace are not exported"
+        emit(Said(count, warning=True))
     with ObjectStore(workspace.repository) as odb:
         ids = workspace.commits(receipt.base)
-        matched = _match(odb, line, receipt, ids)
+        on_disk = line_files(line.folder) or {}
+        taken = known | {name.removesuffix(".patch") for name in on_disk}
+        matched = _match(odb, line, receipt, ids, taken)
         files, changed = _files(odb, workspace.git, line, receipt.base, ids, matched)
         members = _order(line, receipt, matched)
         text = edit.set_members((line.folder / SERIES).read_bytes(), members)
-        names = {member.name for member in series.patch}
+        before = [member.name for member in series.patch]
+        names = set(before)
         now = [member.name for member in members]
         exported = Exported(
             written=tuple(name for name in changed if name in names),
             added=tuple(name for name in matched if name not in names),
             removed=tuple(sorted(names - set(now))),
-            reordered=[n for n in now if n in names] != [m.name for m in series.patch if m.name in now],
+            reordered=[n for n in now if n in names] != [n for n in before if n in now],
             uncommitted=uncommitted,
         )
         if command is not None and (exported.differs or stale):
-            new = {f"{name}.patch": data for name, data in {**line.files, **files}.items() if name in now}
-            fresh = _receipt(project, odb, line, receipt, matched, files, ids)
+            gone = {f"{name}.patch" for name in names - set(now)}
+            new = {name: data for name, data in on_disk.items() if name not in gone}
+            new |= {f"{name}.patch": data for name, data in files.items()}
+            fresh = _receipt(odb, line, receipt, matched, files, ids)
             change = Change(
                 upstream=series.upstream, label=series.pin.label, files={**new, SERIES: text},
                 head=fresh.head, receipt=fresh,
@@ -99,30 +109,36 @@ def _export(
         return exported
 
 
-def _match(odb: ObjectStore, line: Line, receipt: Receipt, ids: Sequence[str]) -> dict[str, str]:
-    """The patch name of every commit, in commit order: by Patch-Id, by id, by subject, or new."""
-    by_id: dict[str, str] = {}
-    by_subject: dict[str, str] = {}
-    for name in receipt.selected:
-        if name not in line.files:
-            continue
-        mail = _mail(line, name)
-        if mail is not None:
-            by_subject.setdefault(mail.subject, name)
-            if patch_id := mail.trailer("Patch-Id"):
-                by_id[patch_id] = name
-    by_commit = {step.commit: step.name for step in receipt.steps}
-    matched: dict[str, str] = {}
-    taken = {member.name for member in line.series.patch}
+def _match(
+    odb: ObjectStore, line: Line, receipt: Receipt, ids: Sequence[str], taken: set[str]
+) -> dict[str, str]:
+    """The patch name of every commit, in commit order: by id, by Patch-Id, by subject, or new.
+
+    Each rule goes over all commits before the next one is asked, so that an untouched commit keeps
+    its name whatever was put before it.
+    """
+    own = {step.commit: step.name for step in receipt.steps if step.outcome in _OWN_COMMIT}
+    mails = {name: _mail(line, name) for name in own.values() if name in line.files}
+    heads = {oid: split_message(odb.commit(oid).message) for oid in ids}
+    found: dict[str, str] = {}
+
+    def take(oid: str, names: Iterable[str]) -> None:
+        if oid not in found:
+            free = [name for name in names if name not in found.values()]
+            found.update({oid: free[0]} if free else {})
+
     for oid in ids:
-        subject, _, trailers = split_message(odb.commit(oid).message)
-        patch_id = next((v for k, v in trailers if k.lower() == "patch-id"), "")
-        found = by_id.get(patch_id) or by_commit.get(oid) or by_subject.get(subject)
-        if found is None or found in matched:
-            found = unique(slug(subject), taken)
-            taken.add(found)
-        matched[found] = oid
-    return matched
+        take(oid, [own[oid]] if own.get(oid) in line.files else [])
+    for oid in ids:
+        wanted = [value for key, value in heads[oid][2] if key.lower() == "patch-id"]
+        take(oid, [n for n, mail in mails.items() if mail and mail.trailer("Patch-Id") in wanted])
+    for oid in ids:
+        take(oid, [n for n, mail in mails.items() if mail and mail.subject == heads[oid][0]])
+    for oid in ids:
+        name = unique(slug(heads[oid][0]), taken)
+        take(oid, [name])
+        taken.add(found[oid])
+    return {found[oid]: oid for oid in ids}
 
 
 def _mail(line: Line, name: str) -> Mail | None:
@@ -176,11 +192,12 @@ def _says(odb: ObjectStore, data: bytes, name: str, tree: str, made: Commit) -> 
 
 
 def _order(line: Line, receipt: Receipt, matched: Mapping[str, str]) -> list[Member]:
-    """The members in their new order; patches that were not applied stay behind their neighbour."""
+    """The members in their new order; one without a commit stays behind its neighbour."""
+    applied = {step.name for step in receipt.steps if step.outcome in _OWN_COMMIT}
     behind: dict[str | None, list[Member]] = {}
     anchor: str | None = None
     for member in line.series.patch:
-        if member.name in receipt.selected:
+        if member.name in applied:
             if member.name in matched:
                 anchor = member.name
         else:
@@ -194,18 +211,25 @@ def _order(line: Line, receipt: Receipt, matched: Mapping[str, str]) -> list[Mem
 
 
 def _receipt(
-    project: Project, odb: ObjectStore, line: Line, old: Receipt, matched: Mapping[str, str],
+    odb: ObjectStore, line: Line, old: Receipt, matched: Mapping[str, str],
     files: Mapping[str, bytes], ids: Sequence[str],
 ) -> Receipt:
-    """The receipt of the exported state, made by replaying the new files: the proof that they hold."""
+    """The receipt of the exported state, made by replaying the new files: proof that they hold."""
     found: list[Item] = []
     for name in matched:
         mail = parse_mail(files[name], f"{name}.patch")
         diff = parse_diff(mail.diff, f"{name}.patch", first=mail.diff_line)
         found.append(Item(name=name, mail=mail, files=diff))
     steps: list[Step] = replay(odb, old.base, found)
-    for step, oid in zip(steps, ids, strict=True):
-        if step.outcome is not Outcome.CLEAN or step.tree != odb.commit(oid).tree:
+    for step, item, oid in zip(steps, found, ids, strict=True):
+        made, mail = odb.commit(oid), item.mail
+        if split_message(made.message) != (mail.subject, mail.body, mail.trailers):
+            raise StateError(
+                f"commit {oid[:12]}: its message would not come back from a patch mail",
+                context=[f"it would read: {mail.subject}"],
+                hint="reword it in UTF-8 without `[PATCH]` or `Re:` in front, then export again",
+            )
+        if step.outcome is not Outcome.CLEAN or step.tree != made.tree:
             raise StateError(
                 f"commit {oid[:12]} cannot be written as a patch file that gives it again",
                 context=[text for clash in step.clashes for text in clash.describe()],
@@ -229,4 +253,6 @@ def _summary(exported: Exported) -> str:
         )
         if names
     ]
-    return ", ".join(parts) + (", reordered" if exported.reordered else "") if parts else "the order"
+    if not parts:
+        return "the order"
+    return ", ".join(parts) + (", reordered" if exported.reordered else "")

@@ -13,7 +13,7 @@ from stack.errors import BadPatch, Conflict, UsageError
 from stack.flows.base import open_base
 from stack.flows.events import Emit
 from stack.flows.prefixes import items
-from stack.flows.transaction import Change, commit, writing
+from stack.flows.transaction import Change, commit, line_files, writing
 from stack.model import edit
 from stack.model.line import Member
 from stack.model.mail import Mail, parse_mail
@@ -76,13 +76,15 @@ def _import(
     placed: dict[str, Placed] = {}
     new: list[_Found] = []
     taken = {member.name for member in series.patch}
+    taken |= {name.removesuffix(".patch") for name in line_files(line.folder) or {}}
     for file, mail in read_mails(paths):
         twin = known.get(_key(mail)) or known.get(_digest(mail))
         if twin:
-            placed[file] = Placed(
-                file=file, name=twin, subject=mail.subject, outcome=Outcome.NOT_TRIED, added=False, known=True,
-                note=f"already in the line as {twin}",
-            )
+            if file not in placed:
+                placed[file] = Placed(
+                    file=file, name=twin, subject=mail.subject, outcome=Outcome.NOT_TRIED,
+                    added=False, known=True, note=f"already in the line as {twin}",
+                )
             continue
         name = unique(_name(file, mail), taken)
         taken.add(name)
@@ -108,7 +110,8 @@ def _import(
             added = step.outcome is Outcome.CLEAN
             notes = list(step.offsets)
             if not added:
-                notes = ["its effect is there already" if step.outcome is Outcome.UPSTREAMED else "it changes nothing"]
+                there = step.outcome is Outcome.UPSTREAMED
+                notes = ["its effect is there already" if there else "it changes nothing"]
             placed[found.file] = msgspec.structs.replace(
                 placed[found.file], outcome=step.outcome, added=added, note="; ".join(notes)
             )
@@ -131,12 +134,12 @@ def _import(
             }
             members = [*series.patch, *(Member(name=found.item.name) for found in entering)]
             toml = edit.set_members((line.folder / SERIES).read_bytes(), members)
-            held = {f"{name}.patch": data for name, data in line.files.items()}
             change = Change(
                 upstream=series.upstream, label=series.pin.label,
-                files={**held, **files, SERIES: toml},
+                files={**(line_files(line.folder) or {}), **files, SERIES: toml},
             )
-            commit(project, odb, change, command, f"imported {len(entering)} patches into {line.id}")
+            summary = f"imported {len(entering)} patches into {line.id}"
+            commit(project, odb, change, command, summary)
     return list(placed.values())
 
 
@@ -173,7 +176,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _name(file: str, mail: Mail) -> str:
-    """A file's own name, unless it is one that git made (numbered) or a mailbox: then the subject."""
+    """A file's own name; the subject for a mailbox or a name that git made (numbered)."""
     path = Path(file)
     if path.suffix == ".patch" and path.is_file() and not _NUMBER.match(path.stem):
         return slug(path.stem)

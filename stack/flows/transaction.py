@@ -19,8 +19,7 @@ from stack.errors import StateError
 from stack.flows.events import Emit, Said
 from stack.model.records import JOURNAL_SCHEMA, Operation, Receipt
 from stack.repo import operations
-from stack.repo.client import Git
-from stack.repo.mirror import ensure_repository
+from stack.repo.mirror import ensure_repository, free_locks
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace, snapshot
 from stack.store import atomic, lock
@@ -38,9 +37,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     upstream: str
     label: str
-    files: Mapping[str, bytes] | None | UnsetType = UNSET
-    head: str | None | UnsetType = UNSET
-    receipt: Receipt | None | UnsetType = UNSET
+    files: Mapping[str, bytes] | UnsetType | None = UNSET
+    head: str | UnsetType | None = UNSET
+    receipt: Receipt | UnsetType | None = UNSET
 
     @property
     def id(self) -> str:
@@ -63,11 +62,14 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def writing(project: Project, what: str, emit: Emit) -> Iterator[None]:
-    """Hold the project's lock, and complete what a killed process left, before changing anything."""
+    """Hold the project's lock, and first complete and clear away what a killed process left."""
     project.paths.ensure_state()
     with lock.hold(
         project.paths.lock, what, wait=30, on_wait=lambda who: emit(Said(f"waiting: {who}"))
     ):
+        atomic.sweep(project.paths.state)
+        for repository in project.paths.repository("any").parent.glob("*.git"):
+            free_locks(repository)
         recover(project, emit)
         yield
 
@@ -175,13 +177,13 @@ def recover(project: Project, emit: Emit) -> None:
         return
     journal = msgspec.json.decode(data, type=Journal)
     workspace = workspace_of(project, journal.upstream, journal.label)
-    _free_refs(workspace.repository)
     with ObjectStore(workspace.repository) as odb:
         _check_files(project, odb, journal)
         _move(workspace, odb, journal, fresh=False)
         _settle(project, workspace, odb, journal)
     path.unlink()
     atomic.sweep(project.paths.line(journal.upstream, journal.label))
+    atomic.sweep(workspace.folder)
     emit(Said(f"completed a change of {journal.upstream}/{journal.label} that had been cut off"))
 
 
@@ -214,14 +216,14 @@ def _settle(project: Project, workspace: Workspace, odb: ObjectStore, journal: J
 
 
 def _check_files(project: Project, odb: ObjectStore, journal: Journal) -> None:
-    """Every file of the line is what it was or what it is to be; an edited one stops everything."""
+    """Every file of the line is what it was, what it is to be, or away; an edited one stops us."""
     folder = project.paths.line(journal.upstream, journal.label)
     old = operations.files_of(odb, journal.old_files)
     new = operations.files_of(odb, journal.new_files)
     for name in sorted(old.keys() | new.keys()):
         path = folder / name
         now = path.read_bytes() if path.is_file() else None
-        if now not in (old.get(name), new.get(name)):
+        if now not in (None, old.get(name), new.get(name)):
             raise StateError(
                 f"{project.shown(path)}: edited while a command was at work on it",
                 hint="move the file aside, then run the same command again",
@@ -242,14 +244,6 @@ def _publish(project: Project, odb: ObjectStore, journal: Journal) -> None:
         (folder / name).unlink(missing_ok=True)
     if not new and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
-
-
-def _free_refs(git: Git) -> None:
-    """Remove the lock files of refs that a killed git left; we hold the project's lock."""
-    assert git.git_dir is not None
-    for name in ("refs/heads", "refs/stack"):
-        for held in (git.git_dir / name).rglob("*.lock"):
-            held.unlink(missing_ok=True)
 
 
 def _journal_path(project: Project) -> Path:

@@ -16,7 +16,13 @@ _FLAGS = (
     "--diff-algorithm=myers", "--find-renames=50%", "--no-indent-heuristic", "--no-attach",
     "--no-thread", "--no-to", "--no-cc", "--numbered-files", "--quiet", "--topo-order",
 )
-_BREAKS = re.compile(rb"^(?:diff -|Index: |---(?:\s*$| \S))", re.MULTILINE)
+_BREAKS = re.compile(
+    rb"^(?:diff -.*|Index: .*|---(?:[ \t]*$| \S.*)|From [0-9a-f]{40} Mon Sep 17 .*)", re.MULTILINE
+)
+# What a mail reader takes for headers of its own where a message's text begins with it.
+_HEADER = re.compile(
+    rb"\A[^\n]*\n\n+((?:from|subject|date):\s.*|\[PATCH\]\s.*|>From\s.*)", re.IGNORECASE
+)
 
 
 def format_commits(git: Git, base: str, head: str, *, context: int = 3) -> list[bytes]:
@@ -38,8 +44,15 @@ def refuse_unmailable(message: bytes, commit: str) -> None:
     if found := _BREAKS.search(message):
         line = found[0].decode("utf-8", "replace").strip()
         raise StateError(
-            f"commit {commit[:12]}: its message has a line `{line}`, which ends a patch mail's text",
+            f"commit {commit[:12]}: its message has a line `{line}`, where a mail's text ends",
             hint="indent that line or reword it, then export again",
+        )
+    if found := _HEADER.match(message):
+        line = found[1].decode("utf-8", "replace").strip()
+        raise StateError(
+            f"commit {commit[:12]}: its text begins with `{line}`, which a mail reader takes for a "
+            "header",
+            hint="put a sentence before that line, then export again",
         )
 
 

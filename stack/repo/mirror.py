@@ -39,6 +39,14 @@ def ensure_repository(folder: Path, alternates: Sequence[Path] = ()) -> Git:
     return git
 
 
+def free_locks(git_dir: Path) -> None:
+    """Remove the lock files that a killed git left; only for the holder of our own lock."""
+    for name in ("config.lock", "HEAD.lock", "packed-refs.lock", "shallow.lock"):
+        (git_dir / name).unlink(missing_ok=True)
+    for held in (git_dir / "refs").rglob("*.lock"):
+        held.unlink(missing_ok=True)
+
+
 def objects_of(repository: Path) -> Path | None:
     """The object folder of a user's repository (a work tree, a worktree or a bare one)."""
     if not repository.is_dir():
@@ -67,7 +75,7 @@ class Mirror:
         return (self.folder / "HEAD").exists()
 
     def fetch(self, report: Report) -> None:
-        """Make the mirror, or bring it up to date: all branches and tags, full history, no blobs."""
+        """Make the mirror or bring it up to date: branches and tags, full history, no blobs."""
         if not self.exists:
             with atomic.new_folder(self.folder) as fresh:
                 Git().run("init", "--quiet", "--bare", "--initial-branch=none", str(fresh))
@@ -80,6 +88,7 @@ class Mirror:
                     ("core.repositoryFormatVersion", "1"),
                 ):
                     Git(fresh).run("config", key, value)
+        free_locks(self.folder)  # whoever fetches holds the mirror's lock
         self.git.run("config", "remote.origin.url", self.url)
         self._network(
             "fetch", "--progress", "--prune", "--tags", "--force", "--filter=blob:none", "origin",

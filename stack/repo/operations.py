@@ -7,7 +7,7 @@ the series files before and after. Nothing of it can be collected while the log 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 

@@ -68,8 +68,9 @@ class Workspace:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.repository.run("worktree", "prune", "--expire=now")
         self.repository.run(
-            "worktree", "add", "--quiet", "--force", "--no-checkout", "--detach", str(self.tree),
-            commit,
+            # twice, since a killed `worktree add` leaves its entry locked
+            "worktree", "add", "--quiet", "--force", "--force", "--no-checkout", "--detach",
+            str(self.tree), commit,
         )
         self.git.run("read-tree", "--reset", "-u", commit, worktree=self.tree)
 
@@ -94,7 +95,7 @@ class Workspace:
         self.git.run("symbolic-ref", "-m", "stack", "HEAD", self.branch)
 
     def move(self, old: str, new: str) -> None:
-        """Bring index and files from `old` to `new`; refused as a whole where work would be lost."""
+        """Bring index and files from `old` to `new`; refused whole where work would be lost."""
         done = self.git.run(
             "read-tree", "-m", "-u", "--exclude-per-directory=.gitignore", old, new,
             worktree=self.tree, ok=(0, 128),
@@ -144,7 +145,8 @@ class Workspace:
     ) -> bool:
         full = os.path.join(os.fsencode(self.tree), path)
         try:
-            data = os.fsencode(os.readlink(full)) if os.path.islink(full) else Path(os.fsdecode(full)).read_bytes()
+            here = Path(os.fsdecode(full))
+            data = os.fsencode(here.readlink()) if here.is_symlink() else here.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return True
         except IsADirectoryError:
