@@ -81,8 +81,7 @@ def read_log(
 
     def watched() -> Iterator[bytes]:
         for block in joined(pieces):
-            timings.block(block)
-            yield block
+            yield timings.block(block)
 
     first, last = len(signatures.signatures), len(signatures.signatures) + len(PATTERNS)
     for candidate in scanner.scan(watched()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-SHORTEST = 6
+SHORTEST = 3
 """A literal below this many bytes is too common to search for."""
 
 Alternatives = list[list[bytes]]

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from stack.model.literals import required
+from stack.model.literals import SHORTEST, required
 
 BLOCK = 1 << 20
 _SAMPLE = 1 << 18
-_LONG_ENOUGH = 9
+_LONG_ENOUGH = 6
 """Of a longer literal any rest of this many bytes may be searched for."""
 
 _SCAN_COST, _FIRST_COST, _HIT_COST = 0.45, 3.0, 22.0
@@ -101,7 +101,8 @@ def _tails(runs: Sequence[bytes]) -> dict[bytes, bytes]:
     """For each beginning of one or two bytes the longest rest of a run that follows it."""
     tails: dict[bytes, bytes] = {}
     for run in runs:
-        for i in range(max(len(run) - _LONG_ENOUGH, 0) + 1):
+        shortest = max(SHORTEST, min(_LONG_ENOUGH, len(run) - 2))
+        for i in range(len(run) - shortest + 1):
             for width in (1, 2):
                 beginning, rest = run[i : i + width], run[i + width :]
                 if beginning not in tails or len(rest) > len(tails[beginning]):

@@ -10,7 +10,7 @@ import msgspec
 
 from stack.model.samples import Distribution, Samples
 
-_BULK_WAIT = re.compile(rb'llm-scaler-moe-trace device=[^"\n]*"(.*)')
+_BULK_WAIT = re.compile(rb'-moe-trace device=\S+ kernel="(.*)')
 _BULK_LABEL = re.compile(rb"decode-timing rank=(\d+) label=(\S+) count=\d+ ms=([\d.]+)")
 _WAIT = re.compile(rb'([^"]*)" wait_ms=([\d.]+)\s*')
 _SUMMARY = re.compile(rb"decode-timing summary rank=(\d+)")
@@ -20,6 +20,8 @@ _EAGER_HEADER = re.compile(rb"per-layer rank-(\d+) timings")
 _EAGER = re.compile(rb"([\w.]+) ~\s*([\d.]+) ms\b")
 _PROSE_COUNT = re.compile(rb"(\d+) kernel wait samples")
 _PROSE = re.compile(rb"(median|average|mean|p95|max) wait: ([\d.]+) ms")
+
+_MOST_WAITS = 300_000
 
 PATTERNS = [
     rb"decode-timing summary rank=",
@@ -72,14 +74,22 @@ class Timings:
         """Whether a table is open, so that the next line is needed too."""
         return bool(self._mode)
 
-    def block(self, block: bytes) -> None:
-        """Take the lines that come by the million out of a block of whole lines."""
+    def block(self, block: bytes) -> bytes:
+        """Take the lines that come by the million out of a block of whole lines.
+
+        Returns the block with dots in the place of what was taken; no line ends are lost.
+        """
         if b"llm-scaler-moe-trace " in block:
-            self._waits.update(_BULK_WAIT.findall(block))
-            if len(self._waits) > 100_000:
+            parts = _BULK_WAIT.split(block)
+            self._waits.update(parts[1::2])
+            block = b"...".join(parts[::2])
+            if len(self._waits) > _MOST_WAITS:
                 self._sort_waits()
         if b"decode-timing rank=" in block:
-            self._add_labels(Counter(_BULK_LABEL.findall(block)))
+            parts = _BULK_LABEL.split(block)
+            self._add_labels(Counter(zip(parts[1::4], parts[2::4], parts[3::4], strict=True)))
+            block = b"...".join(parts[::4])
+        return block
 
     def _sort_waits(self) -> None:
         by_kernel: dict[str, Counter[bytes]] = {}
