@@ -45,8 +45,8 @@ def command(
             context.project, profile, patches, context.console.emit, pairs=pairs,
             mode=mode, fresh=fresh,
         )
-        verdicts = [one.record for one in found.judgements]
-        trials = {trial.id: trial for one in found.judgements for trial in one.trials}
+        verdicts = [one.record for one in found.proved]
+        trials = {trial.id: trial for one in found.proved for trial in one.trials}
         data = {
             "profile": found.profile,
             "machine": {"id": found.machine.id, **found.machine.facts},

@@ -112,6 +112,7 @@ def _document(record: VerdictRecord, trials: Mapping[str, Trial]) -> dict[str, A
         "outcome": record.outcome, "bench": record.bench, "verdict": record.verdict,
         "claim": record.claim, "holds": record.holds, "ratio": record.ratio,
         "interval": bounds, "level": record.level, "pairs": record.pairs, "unit": record.unit,
+        "p": record.p, "detectable": record.detectable, "calibrated": record.calibrated,
         "before": {"prefix": record.before, "value": record.before_value},
         "after": {"prefix": record.after, "value": record.after_value},
         "method": record.method, "mode": record.mode, "note": record.note, "cause": record.cause,

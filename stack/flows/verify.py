@@ -17,7 +17,6 @@ from stack.flows.build import Built, build
 from stack.flows.events import Emit, Said
 from stack.flows.layers import PROBE
 from stack.flows.prefixes import replayed
-from stack.flows.verify_claims import holds
 from stack.flows.verify_compare import Comparing, Found
 from stack.flows.verify_trials import Ground, Session, now_id
 from stack.host import fingerprint, survivors
@@ -25,12 +24,13 @@ from stack.model.line import near
 from stack.model.outcome import Outcome
 from stack.model.settings import Profile
 from stack.model.trial import Machine, Mode, Trial, VerdictRecord, digest
+from stack.model.verdict import Judgement, Verdict, holds, over_patches
 from stack.store import lock
 from stack.store.ledger import Ledger
 from stack.store.project import Line, Project
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+class Proved(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict with the trials that it rests on."""
 
     record: VerdictRecord
@@ -42,19 +42,19 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
     profile: str
     machine: Machine
-    judgements: tuple[Judgement, ...]
+    proved: tuple[Proved, ...]
 
     @property
     def measured(self) -> bool:
-        return any(trial.figures for judged in self.judgements for trial in judged.trials)
+        return any(trial.figures for one in self.proved for trial in one.trials)
 
     @property
     def exit_code(self) -> int:
         """0 every claim holds, 1 one does not, 5 nothing could be measured at all."""
-        if not self.measured and self.judgements:
-            broken = any(judged.record.verdict == "BROKEN" for judged in self.judgements)
-            return 1 if broken else 5
-        return 1 if any(judged.record.holds is False for judged in self.judgements) else 0
+        verdicts = {one.record.verdict for one in self.proved}
+        if not self.measured and verdicts <= {Verdict.BLOCKED, Verdict.STALLED}:
+            return 5
+        return 1 if any(one.record.holds is False for one in self.proved) else 0
 
 
 def verify(
@@ -76,30 +76,54 @@ def verify(
     with lock.hold(project.paths.state / "measuring.lock", f"stack verify of {name}"):
         _end_leftovers(project, emit)
         machine = _machine(built, ledger, emit)
+        _tell_left_out(name, profile, emit)
+        ground = _ground(project, name, profile, built, machine)
         session = Session(
-            _ground(project, name, profile, built, machine), project.paths, ledger, logs.catalogue(),
-            emit, fresh=fresh,
+            ground, project.paths, ledger, logs.catalogue(), emit, fresh=fresh
         )
         asked = list(_comparisons(project, profile, built, wanted, emit, mode=mode))
         counts = [pairs or one.bench.pairs for one in asked]
         plan = [
             Comparing.planned(one, count) for one, count in zip(asked, counts, strict=True)
         ]
-        judgements = []
+        results: list[tuple[Comparison, Found, VerdictRecord]] = []
         for at, (one, count) in enumerate(zip(asked, counts, strict=True)):
             session.planned = session.done + sum(plan[at:])
             found = Comparing(session, one, count).run()
-            record = _record(session, one, found)
+            record = _record(session, one, found, found.judgement)
             ledger.append(record)
-            judgements.append(Judgement(record=record, trials=found.trials))
+            results.append((one, found, record))
             emit(Said(f"{one.member.name}: {record.verdict}: {record.note}"))
-    return Verified(profile=name, machine=machine, judgements=tuple(judgements))
+        proved = _corrected(session, results, emit)
+    return Verified(profile=name, machine=machine, proved=proved)
+
+
+def _corrected(
+    session: Session, results: Sequence[tuple[Comparison, Found, VerdictRecord]], emit: Emit
+) -> tuple[Proved, ...]:
+    """The verdicts, corrected for their number; a changed one is recorded as a correction."""
+    judgements = over_patches([found.judgement for _, found, _ in results])
+    proved = []
+    for (asked, found, first), judgement in zip(results, judgements, strict=True):
+        record = first
+        if judgement != found.judgement:
+            corrected = _record(session, asked, found, judgement)
+            record = msgspec.structs.replace(corrected, replaces=first.id)
+            session.ledger.append(record)
+            emit(Said(f"{asked.member.name}: {record.verdict}: {record.note}"))
+        proved.append(Proved(record=record, trials=found.trials))
+    return tuple(proved)
 
 
 def _choose(project: Project, profile: Profile, patches: Sequence[str]) -> dict[str, list[str]]:
     """The patches to put to the test by line; `UsageError` for one that no line applies."""
     lines = [project.find(text) for text in profile.lines]
     active = {line.id: [member.name for member in line.series.select()] for line in lines}
+    if not any(active.values()):
+        raise UsageError(
+            "this profile applies no patch, so there is nothing to verify",
+            hint='lines = ["UPSTREAM/LABEL"] in its table of stack.toml',
+        )
     known = [name for names in active.values() for name in names]
     for name in patches:
         if name in known:
@@ -150,6 +174,17 @@ def _end_leftovers(project: Project, emit: Emit) -> None:
     ended = survivors.end(mark)
     if ended:
         emit(Said(f"ended {ended} processes that a killed verify had left running", warning=True))
+
+
+def _tell_left_out(name: str, profile: Profile, emit: Emit) -> None:
+    """Say which switches of the caller's environment no trial will see."""
+    names = environment.left_out(os.environ, profile.env)
+    if names:
+        shown = ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
+        emit(Said(
+            f"trials do not see {shown} of your environment; what they need stands in "
+            f"[profile.{name}.env]", warning=True,
+        ))
 
 
 def _machine(built: Built, ledger: Ledger, emit: Emit) -> Machine:
@@ -226,19 +261,21 @@ def _arm(built: Built, line: Line, at: int, both: dict[str, str]) -> Arm:
     )
 
 
-def _record(session: Session, asked: Comparison, found: Found) -> VerdictRecord:
-    claim = asked.member.claim
+def _record(
+    session: Session, asked: Comparison, found: Found, judgement: Judgement
+) -> VerdictRecord:
+    statistics = ("ratio", "low", "high", "level", "pairs", "p", "alpha", "detectable")
     return VerdictRecord(
         id=now_id(), run=session.run, time=_now(), profile=session.ground.profile,
         line=asked.line, patch=asked.member.name, state=asked.member.state,
-        outcome=asked.outcome.value, claim=claim, mode=asked.mode, bench=asked.name,
-        bench_digest=session.bench_digest(asked.name, asked.bench), verdict=found.verdict,
-        holds=holds(claim, found.verdict, same_cause=found.same_cause), ratio=found.ratio,
-        low=found.low, high=found.high, level=found.level, pairs=found.pairs,
-        method=found.method, before=asked.before.prefix, after=asked.after.prefix,
+        outcome=asked.outcome.value, claim=asked.member.claim, mode=asked.mode, bench=asked.name,
+        bench_digest=session.bench_digest(asked.name, asked.bench), verdict=judgement.verdict,
+        holds=holds(judgement, asked.member.claim), calibrated=judgement.calibrated,
+        method=judgement.method, before=asked.before.prefix, after=asked.after.prefix,
         before_value=found.before_value, after_value=found.after_value, unit=asked.bench.unit,
-        note=found.note, cause=found.cause, trials=tuple(trial.id for trial in found.trials),
-        machine=session.ground.machine,
+        note=judgement.note, cause=judgement.cause, machine=session.ground.machine,
+        trials=tuple(trial.id for trial in found.trials),
+        **{name: getattr(judgement, name) for name in statistics},
     )
 
 

@@ -2,231 +2,195 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import statistics
-from typing import Literal
 
 import msgspec
 
 from stack.flows.arms import Comparison
-from stack.flows.verify_judge import judge
 from stack.flows.verify_trials import Session
-from stack.model.trial import Side, Trial, Word
+from stack.model.judge import Arm, Rule, judge_arms, looks_up_to, next_step, told
+from stack.model.pairs import Pair, Prior
+from stack.model.trial import Role, Side, Trial
+from stack.model.verdict import Judgement, Verdict
 
-_SIDES: tuple[Side, Side] = ("before", "after")
-
-
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """A side that runs, as its warm-up showed."""
-
-    warm_up: Trial
-
-
-class Down(msgspec.Struct, frozen=True, kw_only=True):
-    """A side that does not: the trial that says so best. `red` when its own output is at fault."""
-
-    trial: Trial
-    red: bool = False
-
-    @property
-    def kind(self) -> Literal["STALLED", "BLOCKED"]:
-        return "STALLED" if self.trial.outcome.startswith("stalled:") else "BLOCKED"
+SIDES: tuple[Side, Side] = ("before", "after")
+# Places beyond 0 and 1: the second try of a side that failed, and a pair that is measured again.
+_SECOND, _AGAIN = 2, 4
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison came to; see `VerdictRecord` for the words."""
+    """What a comparison came to, the mean value of each side, and the trials that it rests on."""
 
-    verdict: Word
-    note: str
-    method: str
-    cause: str | None = None
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    level: float | None = None
-    pairs: int = 0
+    judgement: Judgement
     before_value: float | None = None
     after_value: float | None = None
-    same_cause: bool = False
     trials: tuple[Trial, ...] = ()
 
 
 class Comparing:
-    """Puts one patch to the test. At most `pairs` pairs are measured."""
+    """Puts one patch to the test. At most `pairs` pairs are measured, fewer where they suffice."""
 
-    def __init__(self, session: Session, asked: Comparison, pairs: int) -> None:
-        self.session, self.asked, self.pairs = session, asked, pairs
+    def __init__(
+        self, session: Session, asked: Comparison, pairs: int, *, prior: Prior | None = None
+    ) -> None:
+        self.session, self.asked = session, asked
+        self.rule = Rule(
+            better=asked.bench.better, minimum_effect=asked.bench.minimum_effect, prior=prior,
+            looks=looks_up_to(pairs),
+        )
         self.trials: list[Trial] = []
 
     @staticmethod
     def planned(asked: Comparison, pairs: int) -> int:
-        """How many trials it takes where both sides run."""
+        """How many trials it takes where both sides run and no look ends it early."""
         return 2 * (bool(asked.bench.gate) + 1 + pairs)
 
     def run(self) -> Found:
         """Gates first, then warm-ups, then pairs; a red gate or a side that is down ends it."""
-        gates = {side: self._gate(side) for side in _SIDES}
-        red = self._compare_gates(gates)
-        if red is not None:
-            return self._with_trials(red)
-        before, after = (self._ready(side, gates[side]) for side in _SIDES)
-        if isinstance(before, Down) or isinstance(after, Down):
-            return self._with_trials(self._without_pairs(before, after))
-        return self._with_trials(self._measure())
-
-    def _with_trials(self, found: Found) -> Found:
+        found = self._run()
         return msgspec.structs.replace(found, trials=tuple(self.trials))
 
+    def _run(self) -> Found:
+        if self.asked.before.patched == self.asked.after.patched:
+            note = "changes no file that the engine could load"
+            return Found(
+                judgement=Judgement(verdict=Verdict.SAME, method="equal layers", note=note)
+            )
+        before, after = (self._gate(side) for side in SIDES)
+        if before is not None and after is not None:
+            if before.ran and after.ran and before.tokens != after.tokens:
+                changed = self._changed(before)
+                if changed is not None:
+                    return Found(judgement=changed)
+            elif after.outcome.startswith("quality:"):
+                return Found(judgement=_judged(_state(before), _state(after)))
+        states = [
+            self._state(side, gate)
+            for side, gate in zip(SIDES, (before, after), strict=True)
+        ]
+        judgement = judge_arms(states[0], states[1])
+        if judgement is None:
+            return self._measure()
+        if judgement.verdict is Verdict.UNBLOCKED:
+            return self._unblocked(states[0], judgement)
+        return Found(judgement=judgement)
+
     def _ask(
-        self, side: Side, role: Literal["gate", "warm-up", "single", "pair"],
-        *, pair: int | None = None, place: int = 0,
+        self, side: Side, role: Role, *, pair: int | None = None, place: int = 0,
+        twice: bool = False,
     ) -> Trial:
+        """A trial; with `twice` a side that did not run is given a second try."""
         trial = self.session.ask(self.asked, side, role, pair=pair, place=place)
         self.trials.append(trial)
+        if twice and not trial.ran:
+            return self._ask(side, role, pair=pair, place=place + _SECOND)
         return trial
 
-    def _gate(self, side: Side) -> Trial | Down | None:
-        """The gate's trial where it gave its value, tried twice on the side with the patch.
-
-        On the side before, the warm-up will confirm what the gate saw.
-        """
+    def _gate(self, side: Side) -> Trial | None:
+        """The gate; on the side before, the warm-up will confirm that it does not run."""
         if self.asked.bench.gate is None:
             return None
-        trial = self._ask(side, "gate")
-        if not trial.ran and side == "after" and not trial.outcome.startswith("quality:"):
-            trial = self._ask(side, "gate", place=1)
-        if trial.ran:
-            return trial
-        return Down(trial=trial, red=trial.outcome.startswith("quality:"))
+        return self._ask(side, "gate", twice=side == "after")
 
-    def _compare_gates(self, gates: dict[Side, Trial | Down | None]) -> Found | None:
-        """BROKEN where the patch changed what it promised to leave alone."""
-        before, after = gates["before"], gates["after"]
-        if isinstance(after, Down) and after.red:
-            if isinstance(before, Down) and before.red:
-                return _both_down(before, after)
-            return _broken(f"red gate: {told(after.trial)}", after.trial)
-        if not (isinstance(before, Trial) and isinstance(after, Trial)):
+    def _changed(self, before: Trial) -> Judgement | None:
+        """BROKEN where the patch changed tokens that it promised to leave alone."""
+        if not self.asked.promises_equal_output:
             return None
-        if before.tokens == after.tokens or not self.asked.promises_equal_output:
-            return None
-        again = self._ask("before", "gate", place=2)
+        again = self._ask("before", "gate", place=_AGAIN)
         if again.ran and again.tokens != before.tokens:
-            return Found(
-                verdict="UNCLEAR", method="gate", cause="the prefix before it differs from itself",
+            return Judgement(
+                verdict=Verdict.UNCLEAR, method="gate",
+                cause="the prefix before it differs from itself",
                 note="the gate tells nothing: two runs without the patch differ as well",
             )
-        return _broken("greedy tokens differ from the prefix before it", after)
+        return _judged(Arm(), Arm(red="greedy tokens differ from the prefix before it"))
 
-    def _ready(self, side: Side, gate: Trial | Down | None) -> Ready | Down:
-        if isinstance(gate, Down) and (side == "after" or gate.red):
-            return gate
-        warm_up = self._ask(side, "warm-up")
-        if not warm_up.ran and not isinstance(gate, Down):
-            warm_up = self._ask(side, "warm-up", place=1)
-        if not warm_up.ran:
-            return Down(trial=warm_up)
-        return Ready(warm_up=warm_up)
+    def _state(self, side: Side, gate: Trial | None) -> Arm:
+        """Whether a side runs: its gate says so first, its warm-up decides."""
+        if gate is not None and not gate.ran:
+            if side == "after" or gate.outcome.startswith("quality:"):
+                return _state(gate)
+            return _state(self._ask(side, "warm-up"))
+        return _state(self._ask(side, "warm-up", twice=True))
 
-    def _without_pairs(self, before: Ready | Down, after: Ready | Down) -> Found:
-        """The verdict where at least one side does not run."""
-        if isinstance(after, Ready):
-            assert isinstance(before, Down), "both sides run"
-            measured = self._ask("after", "single")
-            if not measured.ran or measured.figures is None:
-                return _broken(f"ran only sometimes: {told(measured)}", measured)
-            value = measured.figures
-            return Found(
-                verdict="UNBLOCKED", method="ran only with the patch",
-                cause=told(before.trial), after_value=value.value,
-                note=f"{value.value:.4g} {value.unit}; before: {told(before.trial)}",
-            )
-        if isinstance(before, Down):
-            return _both_down(before, after)
-        if after.kind == "STALLED":
-            return Found(
-                verdict="STALLED", method="ran only without the patch", cause=told(after.trial),
-                note=told(after.trial),
-            )
-        return _broken(told(after.trial), after.trial)
+    def _unblocked(self, before: Arm, judgement: Judgement) -> Found:
+        """It runs only with the patch: how fast is worth one trial."""
+        measured = self._ask("after", "single", twice=True)
+        if measured.figures is None:
+            return Found(judgement=_judged(before, _state(measured)))
+        value = measured.figures.value
+        note = f"{value:.4g} {measured.figures.unit}; {judgement.note}"
+        return Found(judgement=msgspec.structs.replace(judgement, note=note), after_value=value)
 
     def _measure(self) -> Found:
-        """Pairs in the order A B B A, the first side drawn by lot; what was measured is reused."""
+        """Pairs in the order A B B A until a look decides; what was measured is reused."""
         first = self._first_side()
-        values: dict[Side, list[float]] = {"before": [], "after": []}
-        for pair in range(1, self.pairs + 1):
-            order = _SIDES if (first == "before") == (pair % 2 == 1) else _SIDES[::-1]
-            self.session.drop_stale_half(self.asked, order, pair)
-            for place, side in enumerate(order):
-                trial = self._ask(side, "pair", pair=pair, place=place)
-                if not trial.ran:
-                    trial = self._ask(side, "pair", pair=pair, place=place + 2)
-                if trial.figures is None:
-                    return _stopped(side, trial, pair - 1)
-                values[side].append(trial.figures.value)
-        bench = self.asked.bench
-        judged = judge(
-            values["before"], values["after"], better=bench.better,
-            minimum_effect=bench.minimum_effect,
-        )
-        before, after = (statistics.fmean(values[side]) for side in _SIDES)
-        return Found(
-            verdict=judged.verdict, method=judged.method, ratio=judged.ratio, low=judged.low,
-            high=judged.high, level=judged.level, pairs=len(values["after"]),
-            before_value=before, after_value=after,
-            note=f"{before:.4g} to {after:.4g} {bench.unit}; {judged.note}",
-        )
+        pairs: list[Pair] = []
+        replaced = False
+        while True:
+            step = next_step(pairs, self.rule, replaced=replaced)
+            if step.judgement is not None:
+                return self._found(pairs, step.judgement)
+            if step.replace is not None:
+                replaced = True
+                numbers = [step.replace]
+            else:
+                numbers = list(range(len(pairs), len(pairs) + step.pairs))
+            for number in numbers:
+                pair = self._pair(first, number, again=step.replace is not None)
+                if isinstance(pair, Judgement):
+                    return self._found(pairs, pair)
+                pairs[number : number + 1] = [pair]
+
+    def _pair(self, first: Side, number: int, *, again: bool) -> Pair | Judgement:
+        order = SIDES if (first == "before") == (number % 2 == 0) else SIDES[::-1]
+        start = _AGAIN if again else 0
+        self.session.drop_stale_half(self.asked, order, number + 1, start)
+        values: dict[Side, float] = {}
+        for place, side in enumerate(order, start):
+            trial = self._ask(side, "pair", pair=number + 1, place=place, twice=True)
+            if trial.figures is None:
+                return _stopped(side, trial, number)
+            values[side] = trial.figures.value
+        return Pair(values["before"], values["after"], order[0] == "before")
 
     def _first_side(self) -> Side:
         """The side that an earlier run began with, else one drawn by lot."""
-        for side in _SIDES:
+        for side in SIDES:
             if self.session.find(self.asked, side, "pair", pair=1, place=0):
                 return side
-        return secrets.choice(_SIDES)
+        return secrets.choice(SIDES)
+
+    @staticmethod
+    def _found(pairs: list[Pair], judgement: Judgement) -> Found:
+        if not pairs:
+            return Found(judgement=judgement)
+        return Found(
+            judgement=judgement, before_value=statistics.fmean(pair.before for pair in pairs),
+            after_value=statistics.fmean(pair.after for pair in pairs),
+        )
 
 
-def told(trial: Trial) -> str:
-    """An outcome in words: its class and its innermost cause."""
-    words = trial.outcome.partition(":")[2].replace("_", " ") or trial.outcome
-    return f"{words}: {trial.cause}" if trial.cause else words
+def _state(trial: Trial) -> Arm:
+    red = trial.outcome.startswith("quality:")
+    arm = Arm(outcome=trial.outcome, cause=trial.cause)
+    return msgspec.structs.replace(arm, red=f"red gate: {told(arm)}") if red else arm
 
 
-def _broken(note: str, trial: Trial) -> Found:
-    return Found(verdict="BROKEN", method="gate", note=note, cause=trial.cause or note)
+def _judged(before: Arm, after: Arm) -> Judgement:
+    judgement = judge_arms(before, after)
+    assert judgement is not None, "one side is down"
+    return judgement
 
 
-def _stopped(side: Side, trial: Trial, pairs: int) -> Found:
+def _stopped(side: Side, trial: Trial, measured: int) -> Judgement:
     """A side that ran, then twice did not."""
-    note = f"stopped running in pair {pairs + 1}: {told(trial)}"
+    note = f"stopped running in pair {measured + 1}: {told(_state(trial))}"
     if side == "after":
-        return msgspec.structs.replace(_broken(note, trial), pairs=pairs)
-    return Found(
-        verdict="UNCLEAR", method="pairs", note=f"the prefix before it {note}", cause=trial.cause,
-        pairs=pairs,
+        judgement = _judged(Arm(), _state(trial))
+        return msgspec.structs.replace(judgement, note=note, pairs=measured)
+    return Judgement(
+        verdict=Verdict.UNCLEAR, method="pairs", note=f"the prefix before it {note}",
+        cause=trial.cause, pairs=measured,
     )
-
-
-def _both_down(before: Down, after: Down) -> Found:
-    same = _same_cause(before.trial, after.trial)
-    note = f"before and after: {told(after.trial)}"
-    if not same:
-        note = f"{told(after.trial)}; before: {told(before.trial)}"
-    return Found(
-        verdict=after.kind, method="ran on neither side", note=note, cause=told(after.trial),
-        same_cause=same,
-    )
-
-
-def _same_cause(one: Trial, other: Trial) -> bool:
-    """Whether two failures are the same one.
-
-    A damaged heap shows itself in other words each time, so a class of its own is enough; for
-    what no signature knows the words decide, but for numbers and addresses.
-    """
-    if one.outcome != other.outcome:
-        return False
-    if one.outcome not in ("blocked:exception", "blocked:exit", "blocked:no_result"):
-        return True
-    plain = [re.sub(r"0x[0-9a-f]+|\d+", "N", trial.cause or "") for trial in (one, other)]
-    return plain[0] == plain[1]

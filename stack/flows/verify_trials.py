@@ -14,6 +14,7 @@ import msgspec
 
 from stack.bench import runner
 from stack.bench.render import render, render_all, render_env
+from stack.errors import BenchFailed
 from stack.flows.arms import Comparison, expected_files
 from stack.flows.events import Emit, Progress, Said
 from stack.model.settings import Bench
@@ -22,8 +23,9 @@ from stack.model.trial import Role, Side, Trial, digest
 from stack.store.ledger import Ledger
 from stack.store.paths import Paths
 
-# Somebody ended it, or the kernel did for want of memory: that says nothing about the patch.
-_NOT_AN_ANSWER = ("blocked:interrupted", "blocked:killed")
+# Somebody ended it, or the kernel did for want of memory, or it never ran what it was meant to:
+# that says nothing about the patch.
+_NOT_AN_ANSWER = ("blocked:interrupted", "blocked:killed", "blocked:wrong_files")
 _FIRST_GUESS = 30.0
 _PAIR_WITHIN = 900.0
 
@@ -85,11 +87,13 @@ class Session:
             return trial
         return None if runner.is_cold(*self._roots(asked, side, role)) else trial
 
-    def drop_stale_half(self, asked: Comparison, order: tuple[Side, Side], pair: int) -> None:
+    def drop_stale_half(
+        self, asked: Comparison, order: tuple[Side, Side], pair: int, start: int
+    ) -> None:
         """Forget the first half of a pair whose second half would come much later."""
         halves = [
             self.find(asked, side, "pair", pair=pair, place=place)
-            for place, side in enumerate(order)
+            for place, side in enumerate(order, start)
         ]
         first, second = halves
         if first is None or second is not None:
@@ -152,6 +156,12 @@ class Session:
             **{name: getattr(ran, name) for name in ran.__struct_fields__},
         )
         self.ledger.append(trial)
+        if trial.outcome == "blocked:wrong_files":
+            raise BenchFailed(
+                f"{label}: {trial.cause}",
+                context=[f"log: {job.folder / 'log.txt'}"],
+                hint=f"stack build --profile {trial.profile} makes the layers again",
+            )
         if trial.outcome not in _NOT_AN_ANSWER:
             self._known[trial.key] = trial
         self._seconds.append(trial.seconds)

@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from stack.model.verdict import Verdict
+
 LEDGER_SCHEMA = 1
 Side = Literal["before", "after"]
 Role = Literal["gate", "warm-up", "single", "pair"]
 Mode = Literal["marginal"]
-Word = Literal[
-    "FASTER", "SLOWER", "SAME", "UNCLEAR", "UNBLOCKED", "BROKEN", "BLOCKED", "STALLED"
-]
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,8 +82,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
 class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="verdict"):
     """What a comparison came to. `ratio` is after to before, above 1 better in the bench's sense.
 
-    `low` and `high` bound the ratio at `level`; `holds` is None where the claim was not put to
-    the test. `trials` are the ids of the trials that the verdict rests on.
+    Statistics as in `Judgement`; `holds` is None where the claim was not put to the test.
+    `trials` are the ids of the trials that the verdict rests on, `replaces` the verdict that this
+    one corrects.
     """
 
     schema: int = LEDGER_SCHEMA
@@ -100,13 +100,17 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record
     mode: Mode
     bench: str
     bench_digest: str
-    verdict: Word
+    verdict: Verdict
     holds: bool | None
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
     level: float | None = None
     pairs: int = 0
+    p: float | None = None
+    alpha: float | None = None
+    detectable: float | None = None
+    calibrated: bool = False
     method: str
     before: str
     after: str

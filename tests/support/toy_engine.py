@@ -36,7 +36,7 @@ SPEED = """
     import os
 
     def rate():
-        return 100.0 + os.getpid() % 3 / 10
+        return 100.0 + os.getpid() % 3 / 100
 """
 ENGINE = """
     import json, sys
