@@ -159,6 +159,11 @@ def _files(
     parent = base
     for at, (name, oid) in enumerate(matched.items()):
         made = odb.commit(oid)
+        if made.tree == odb.commit(parent).tree:
+            raise StateError(
+                f"commit {oid[:12]} of the workspace is empty: no patch file can carry it",
+                hint="git rebase --interactive in the workspace can drop it",
+            )
         held = line.files.get(name)
         if held is not None and _says(odb, held, name, odb.commit(parent).tree, made):
             files[name] = held
@@ -167,11 +172,6 @@ def _files(
                 for each in ids:
                     refuse_unmailable(odb.commit(each).message, each)
                 fresh = format_commits(git, base, ids[-1], context=line.series.context)
-            if len(fresh) != len(ids):
-                raise StateError(
-                    "the workspace holds an empty commit, which no patch file can carry",
-                    hint="git rebase --interactive in the workspace can drop it",
-                )
             files[name] = fresh[at]
             changed.append(name)
         parent = oid

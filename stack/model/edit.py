@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomlkit
 from tomlkit.items import Table
 
+from stack.errors import ConfigError
 from stack.model.line import Member, Pin
+
+_ENTRY = re.compile(r"\s*\[\[\s*patch\s*\]\]")
+_OTHER = re.compile(r"\s*\[\s*(?!patch\b)[\w-]+(\s*\.\s*[\w-]+)*\s*\]\s*(#.*)?$")
 
 
 def new_series(upstream: str, pin: Pin, *, context: int = 3) -> bytes:
@@ -34,19 +41,71 @@ def new_series(upstream: str, pin: Pin, *, context: int = 3) -> bytes:
 
 
 def set_members(data: bytes, members: Sequence[Member]) -> bytes:
-    """The same document with these patches in this order; entries that stay keep their text."""
-    document = tomlkit.parse(data.decode())
-    old: dict[str, Table] = {str(table["name"]): table for table in document.get("patch", [])}
-    if [member.name for member in members] == list(old):
+    """The same document with these patches in this order; entries that stay keep every byte.
+
+    A comment right above an entry moves and goes with it. Raises `ConfigError` where the entries
+    are not written as `[[patch]]` tables.
+    """
+    text = data.decode()
+    head, blocks, tail = _blocks(text)
+    names = [_name(block) for block in blocks]
+    listed = [patch["name"] for patch in tomllib.loads(text).get("patch", ())]
+    if names != listed:
+        raise ConfigError(
+            "series.toml: its patches are not written as `[[patch]]` tables",
+            hint="write each as [[patch]], name = ..., on lines of their own",
+        )
+    if [member.name for member in members] == listed:
         return data
-    entries = tomlkit.aot()
+    known = dict(zip(names, blocks, strict=True))
+    neighbours = set(itertools.pairwise([None, *listed, ""]))
+    made, last = head, None
     for member in members:
-        entries.append(old.get(member.name) or _table(member))
-    if members:
-        document["patch"] = entries
-    else:
-        document.pop("patch", None)
-    return tomlkit.dumps(document).encode()
+        if (last, member.name) not in neighbours:
+            made = _apart(made)
+        made += known.get(member.name) or _block(member)
+        last = member.name
+    if (last, "") not in neighbours:
+        made = _apart(made) if tail else made.rstrip("\n") + "\n"
+    return (made + tail).encode()
+
+
+def _apart(text: str) -> str:
+    """The text with an empty line at its end."""
+    return text.rstrip("\n") + "\n\n" if text.strip() else text
+
+
+def _blocks(text: str) -> tuple[str, list[str], str]:
+    """What stands before the patches, each patch with the comment above it, and what follows."""
+    lines = text.splitlines(keepends=True)
+    starts = [at for at, line in enumerate(lines) if _ENTRY.match(line)]
+    if not starts:
+        return text, [], ""
+    end = next(
+        (at for at in range(starts[-1], len(lines)) if _OTHER.match(lines[at])), len(lines)
+    )
+    edges = [_above(lines, at) for at in starts] + [_above(lines, end) if end < len(lines) else end]
+    blocks = ["".join(lines[a:b]) for a, b in itertools.pairwise(edges)]
+    return "".join(lines[: edges[0]]), blocks, "".join(lines[edges[-1] :])
+
+
+def _above(lines: Sequence[str], at: int) -> int:
+    """The first of the comment lines right above a line."""
+    while at > 0 and lines[at - 1].lstrip().startswith("#"):
+        at -= 1
+    return at
+
+
+def _name(block: str) -> str | None:
+    try:
+        patches = tomllib.loads(block).get("patch")
+        return str(patches[0]["name"]) if isinstance(patches, list) else None
+    except (tomllib.TOMLDecodeError, KeyError, IndexError):
+        return None
+
+
+def _block(member: Member) -> str:
+    return tomlkit.dumps({"patch": [_table(member)]})
 
 
 def _table(member: Member) -> Table:
