@@ -10,12 +10,14 @@ _PREFIX = re.compile(
     rb"(?:\((?P<process>[\w .:/-]+ pid=\d+)(?:, ip=[\w.:]+)?\) ?)?"
     rb"(?:(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?"
     rb" \[[^\]\s]*\] ?)?"
+    rb"(?:\[(?P<rank>rank\d+)\]: ?)?"
 )
 _BURIED = re.compile(
     rb"\([\w .:/-]+ pid=\d+\) |(?:WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d"
+    rb"|\[rank\d+\]: "
 )
 _TRACEBACK = b"Traceback (most recent call last)"
-_EXCEPTION = re.compile(rb"[A-Za-z_][\w.]*(?:: .*|:)?")
+_EXCEPTION = re.compile(rb"(?:[A-Z]\w*|[A-Za-z_]\w*(?:\.\w+)+)(?:: .*|:)?")
 _CARETS = re.compile(rb"[\s^~]*")
 _HANDLED = (b"DEBUG", b"INFO", b"WARNING")
 
@@ -32,19 +34,19 @@ class Text(NamedTuple):
 
 
 def clean(line: bytes) -> Text:
-    """Take ANSI codes, overwritten progress bars, vLLM's process and time prefixes off a line."""
+    """Take ANSI codes, overwritten progress bars, and vLLM's and torch's prefixes off a line."""
     if b"\r" in line:
         line = line.rstrip(b"\r")
         line = line[line.rfind(b"\r") + 1 :]
-    if b"\x1b" in line or not line.isascii() or not line.isspace():
-        line = _ANSI.sub(b"", line)
+    line = _ANSI.sub(b"", line)
     match = _PREFIX.match(line)
     assert match is not None, "every part of the prefix is optional"
     if not match.end() and (buried := _BURIED.search(line)):
         # A progress bar ends without a newline, and the next message is written behind it.
         match = _PREFIX.match(line, buried.start())
         assert match is not None
-    return Text(match["process"] or b"", match["level"] or b"", line[match.end() :])
+    process = (match["process"] or b"") + (match["rank"] or b"")
+    return Text(process, match["level"] or b"", line[match.end() :])
 
 
 class _Trace:

@@ -150,7 +150,9 @@ class Classifier:
         said = {name for name, quoted in self._findings if not quoted}
         # A traceback quotes the source line that raises before the message itself.
         found = [
-            f for (name, quoted), f in self._findings.items() if not quoted or name not in said
+            finding
+            for (name, quoted), finding in self._findings.items()
+            if finding.count and (not quoted or name not in said)
         ]
         tail = clean(last).body.strip()[:500].decode(errors="replace")
         return judge(found, ending, result=self._result, lines=lines, last=tail)

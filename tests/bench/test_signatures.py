@@ -100,6 +100,14 @@ def test_exception_without_message_quotes_its_source() -> None:
     assert found.cause == 'AssertionError: assert scoring_func == "softmax"'
 
 
+def test_traceback_with_torchs_rank_prefix() -> None:
+    log = traceback("[rank0]: ", source='assert scoring_func == "softmax"', error="AssertionError")
+    bar = "\rProcessed prompts:   0%|          | 0/2 [00:00<?, ?it/s]"
+    log = bar + log[log.index("[rank0]: Traceback") :]
+    found = diagnose(log + bar + "\nnanobind: leaked 4 instances!\n")
+    assert found.cause == 'AssertionError: assert scoring_func == "softmax"'
+
+
 def test_known_message_is_taken_from_the_exception_not_from_the_source_that_raises_it() -> None:
     log = traceback(
         ENGINE,
@@ -221,7 +229,8 @@ def test_no_prompt_was_finished() -> None:
     assert diagnose(bar, exit_code=-15, stalled=True).outcome == "stalled:no_tokens"
     assert diagnose(bar, exit_code=None).outcome == "stalled:no_tokens"
     done = bar + "\rProcessed prompts: 100%|####| 1/1 [00:01<00:00]\n" + RESULT
-    assert diagnose(done, exit_code=0).outcome == "ok"
+    good = diagnose(done, exit_code=0)
+    assert (good.outcome, good.findings) == ("ok", ())
 
 
 def test_rpc_timeout_is_dug_through() -> None:
