@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from stack import __version__
-from stack.commands import GROUPS
+from stack.verbs import GROUPS
 from stack.console import Color, Console, error_document
 from stack.context import Answer, Context
 from stack.errors import StackError, SystemFailure

@@ -120,7 +120,7 @@ def _complete() -> int | None:
     if current.startswith("-") or any(part.startswith("-") for part in before):
         return None
     if not before:
-        from stack.commands import GROUPS
+        from stack.verbs import GROUPS
 
         found = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
     elif before[0] in ("upstream", "line", "completion"):

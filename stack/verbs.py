@@ -1,0 +1,41 @@
+"""The verbs, in the order and groups in which help shows them; no verb is imported for that."""
+
+from __future__ import annotations
+
+GROUPS: dict[str, dict[str, str]] = {
+    "Begin": {
+        "init": "Start a project in a folder",
+        "upstream": "Add, fetch and list upstreams",
+        "line": "Add and list lines",
+        "import": "Take mail patches into a line, in order",
+    },
+    "Look": {
+        "status": "Compare the workspaces with the patch files",
+        "list": "List lines and their patches",
+        "show": "Show a patch",
+        "log": "List what was done, for undo",
+    },
+    "Change": {
+        "apply": "Apply a line in its workspace, all or nothing",
+        "export": "Write the workspace's commits back to the patch files",
+        "undo": "Take the last change back",
+    },
+    "Carry": {
+        "forecast": "Say what a rebase would meet, without touching anything",
+        "rebase": "Carry a line to another commit",
+        "resolve": "Answer conflict regions, and tend the memory of answers",
+    },
+    "Serve": {
+        "build": "Make the environment of a profile and a layer per prefix",
+    },
+    "Prove": {
+        "verify": "Measure each patch against the prefix before it",
+        "report": "Show the last verdicts as a table",
+    },
+    "Care": {
+        "doctor": "Check this machine and project, and name what is missing",
+        "lint": "Review the text of patches",
+        "gc": "Remove what nothing needs any more",
+        "completion": "Print the shell completion script",
+    },
+}
