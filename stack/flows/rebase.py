@@ -220,7 +220,7 @@ def resume(
                 remembered = trees.remember(workspace, state, memory)
             dropped = tree == tip_tree
             commit = state.tip if dropped else make_commit(odb, tree, state.tip, item.mail)
-            odb.write()
+            odb.write(commit)
             reason = park or ("skipped" if skip else None)
             settled = Done(
                 name=item.name, outcome=Outcome.UPSTREAMED if dropped and not reason else outcome,

@@ -25,7 +25,7 @@ def finish(
     upstream = line.series.upstream
     joined = project.line(upstream, state.pin.label) if state.into else None
     carried = [done for done in state.done if not done.dropped]
-    odb.write()
+    odb.write(state.tip)
     texts = format_commits(odb.git, state.start, state.tip, context=line.series.context)
     files = {f"{done.name}.patch": text for done, text in zip(carried, texts, strict=True)}
     by_name = {member.name: member for member in state.members}
@@ -55,18 +55,19 @@ def _parked(
     project: Project, line: Line, odb: ObjectStore, state: Rebase, emit: Emit
 ) -> tuple[list[tuple[Member, bytes]], list[str]]:
     """The parked patches that merge clean on top of the carried ones, alone, and the others."""
+    taken = {member.name for member in (*state.kept, *state.members)}
+    parked = [m for m in line.series.patch if m.state == "parked" and m.name not in taken]
+    if not parked:
+        return [], []
     old = open_base(project, line.series, emit).commit
     active = items(line, line.series.select(), project)
     before = _tree_after(odb, old, active)
     renames = Renames(odb, odb.commit(old).tree, odb.commit(state.base).tree)
     merger = Merger(odb)
     onto = odb.commit(state.tip).tree
-    taken = {member.name for member in (*state.kept, *state.members)}
     came: list[tuple[Member, bytes]] = []
     left: list[str] = []
-    for member in line.series.patch:
-        if member.state != "parked" or member.name in taken:
-            continue
+    for member in parked:
         item = items(line, [member], project)[0]
         after = apply_patch(odb, before, item.files).tree
         done = carry(merger, before, after, onto, renames=renames) if after else None
@@ -74,7 +75,7 @@ def _parked(
             left.append(member.name)
             continue
         oid = make_commit(odb, done.tree, state.tip, item.mail)
-        odb.write()
+        odb.write(oid)
         text = format_commits(odb.git, state.tip, oid, context=line.series.context)[0]
         came.append((member, text))
     return came, left

@@ -62,7 +62,7 @@ def present(
     project: Project, odb: ObjectStore, state: Rebase, trouble: Sequence[Trouble], marked: str
 ) -> tuple[Place, ...]:
     """Show a conflict in the worktree: HEAD is the tip so far, the files hold the markers."""
-    odb.write()
+    odb.write(state.tip)
     workspace = worktree(project, state)
     if workspace.head() is None:
         workspace.create(state.tip)

@@ -127,7 +127,7 @@ def commit(
         before={change.id: before}, after={change.id: after}, undoes=undoes, redoes=redoes,
     )
     oid = operations.record(odb, operations.tip(workspace.repository), operation, seconds)
-    odb.write()
+    odb.write(oid)
     journal = Journal(
         upstream=change.upstream, label=change.label, old_files=before["files"],
         new_files=after["files"], old_head=now[1], new_head=then[1], receipt=then[2],
@@ -238,8 +238,9 @@ def _publish(project: Project, odb: ObjectStore, journal: Journal) -> None:
     old = operations.files_of(odb, journal.old_files)
     new = operations.files_of(odb, journal.new_files)
     # series.toml after the patches that it names, and before those go that it no longer names
-    for name in sorted(new, key=lambda name: name == SERIES):
-        atomic.write_if_changed(folder / name, new[name])
+    atomic.write_many(folder, {name: data for name, data in new.items() if name != SERIES})
+    if SERIES in new:
+        atomic.write_if_changed(folder / SERIES, new[SERIES])
     for name in sorted(old.keys() - new.keys(), key=lambda name: name != SERIES):
         (folder / name).unlink(missing_ok=True)
     if not new and folder.is_dir() and not any(folder.iterdir()):

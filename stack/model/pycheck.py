@@ -35,6 +35,12 @@ def suspects(
     return found
 
 
+def missing_imports(before: bytes, after: bytes, exports: Exports) -> list[str]:
+    """The names that a patch's own file imports anew and that the tree does not have."""
+    tree = parse(after)
+    return _missing_imports(before, tree, exports) if tree is not None else []
+
+
 def parse(data: bytes) -> ast.Module | None:
     """The syntax tree of a file, or None."""
     try:

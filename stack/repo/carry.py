@@ -35,10 +35,12 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 
     `tree` has every clean part and, where there is `trouble`, conflict markers (or the patch's own
     content where nothing can be marked). `merged` are the paths that needed a merge, `there` the
-    places of each path that the target has already, `moved` the renamed paths.
+    places of each path that the target has already, `moved` the renamed paths. `altered` says that
+    not the very lines of the patch came in, but fewer or others.
     """
 
     tree: str
+    altered: bool = False
     trouble: tuple[Trouble, ...] = ()
     merged: tuple[str, ...] = ()
     answered: int = 0
@@ -172,13 +174,13 @@ def carry(
             answered += len(one.merge.answered)
     try:
         tree = odb.edit(onto, entries)
-    except NotADirectoryError as wrong:
+    except (NotADirectoryError, IsADirectoryError) as wrong:
         where = show(wrong.args[0])
-        trouble.append(Trouble(path=where, why=f"{where} is a file there, and a folder here"))
+        trouble.append(Trouble(path=where, why=f"{where} is a file on one side and a folder on the other"))
         tree = onto
     return Carried(
-        tree=tree, trouble=tuple(trouble), merged=tuple(merged), answered=answered, there=there,
-        moved=moved,
+        tree=tree, altered=bool(answered or there), trouble=tuple(trouble), merged=tuple(merged),
+        answered=answered, there=there, moved=moved,
     )
 
 

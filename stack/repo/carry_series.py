@@ -9,7 +9,6 @@ import msgspec
 
 from stack.model.linediff import Change
 from stack.model.merge3 import Answer
-from stack.model.objects import FOLDER
 from stack.model.outcome import Outcome
 from stack.repo.carry import WHOLE, Merger, Trouble, carry
 from stack.repo.odb import ObjectStore
@@ -72,10 +71,13 @@ def carry_series(
     At a conflict either stop (the rest is NOT_TRIED) or `assume` the patch's own side, so that a
     forecast can look at those behind it. `start` is `(index, commit)`: begin there instead.
     """
+    old_tree, new_tree = odb.commit(old_base).tree, odb.commit(new_base).tree
+    paths = {path for item in items for file in item.files for path in (file.old, file.path)}
+    odb.read_paths(old_tree, paths)
+    odb.read_paths(new_tree, paths)
     old_steps = replay(odb, old_base, items)
-    old_tree = odb.commit(old_base).tree
     merger = merger or Merger(odb)
-    renames = Renames(odb, old_tree, odb.commit(new_base).tree)
+    renames = Renames(odb, old_tree, new_tree)
     first, parent = start or (0, new_base)
     tree = odb.commit(parent).tree
     before = old_steps[first - 1].tree or old_tree if first else old_tree
@@ -109,9 +111,9 @@ def carry_series(
                 outcome = Outcome.EMPTY
             elif done.tree == tree:
                 outcome = Outcome.UPSTREAMED
-            elif done.answered or (done.merged and _body(merger, before, after) != _body(merger, tree, done.tree)):
+            elif done.altered:
                 outcome = Outcome.MODIFIED
-            doubts = suspects(odb, before, after, tree, done.tree) if done.tree != tree else ()
+            doubts = suspects(merger, before, after, tree, done) if done.tree != tree else ()
             if done.tree != tree:
                 parent = make_commit(odb, done.tree, parent, item.mail)
             tree = done.tree
@@ -170,19 +172,3 @@ def _shrunk(
         path=path, places=places, hunk_of=tuple(numbered.get(one) for one in places),
         hunks=tuple(whole), partly=tuple(partly), total=len(hunks),
     )
-
-
-def _body(merger: Merger, old: str, new: str) -> list[tuple[str, tuple[bytes, ...]]]:
-    """The removed and added lines of a change, without places and context."""
-    lines: list[tuple[str, tuple[bytes, ...]]] = []
-    for path, (left, right) in sorted(merger.odb.changed(old, new).items()):
-        name = path.rpartition(b"/")[2].decode("utf-8", "replace")
-        ids = [
-            entry.oid if entry is not None and entry.mode != FOLDER else ""
-            for entry in (left, right)
-        ]
-        texts = [merger.lines(oid) for oid in ids]
-        for a, b, c, d in merger.changes(ids[0], ids[1]):
-            lines.append((f"-{name}", tuple(texts[0][a:b])))
-            lines.append((f"+{name}", tuple(texts[1][c:d])))
-    return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +21,9 @@ from stack.model.objects import (
 )
 from stack.repo.client import Git
 
+_MEMORY = 48 << 20
+_BATCH = 900  # ids of 41 bytes: a request that fits into a pipe while git is still answering
+
 
 class ObjectStore:
     """The objects of one repository, plus new ones that exist only here until `write`."""
@@ -30,6 +33,9 @@ class ObjectStore:
         self._process = git.start("cat-file", "--batch")
         self._new: dict[str, tuple[str, bytes]] = {}
         self._trees: dict[str, dict[bytes, Entry]] = {EMPTY_TREE: {}}
+        self._raw: dict[str, bytes] = {EMPTY_TREE: b""}
+        self._held: dict[str, bytes] = {}
+        self._room = _MEMORY
 
     def __enter__(self) -> Self:
         return self
@@ -50,8 +56,14 @@ class ObjectStore:
         """Kind and data of an object, or None where the repository lacks it."""
         if oid in self._new:
             return self._new[oid]
+        if oid in self._held:
+            return "blob", self._held[oid]
         self._process.stdin.write(oid.encode() + b"\n")
         self._process.stdin.flush()
+        return self._answer(oid)
+
+    def _answer(self, oid: str) -> tuple[str, bytes] | None:
+        """What git says next."""
         header = self._process.stdout.readline().split()
         if len(header) != 3:
             if len(header) == 2 and header[1] == b"missing":
@@ -59,6 +71,47 @@ class ObjectStore:
             raise GitError(f"git cat-file gave no object for {oid}")
         data = self._process.stdout.read(int(header[2]) + 1)[:-1]
         return header[1].decode(), data
+
+    def _hold(self, oid: str, kind: str, data: bytes) -> None:
+        """Keep what was read: trees always, blobs while there is room for them."""
+        if kind == "tree":
+            self._raw[oid] = data
+        elif kind == "blob" and len(data) <= self._room:
+            self._room -= len(data)
+            self._held[oid] = data
+
+    def read_ahead(self, oids: Iterable[str]) -> None:
+        """Read many objects in few round trips, for those who will ask for them one by one."""
+        wanted = [
+            oid
+            for oid in dict.fromkeys(oids)
+            if oid not in self._new and oid not in self._raw and oid not in self._held
+        ]
+        for at in range(0, len(wanted), _BATCH):
+            part = wanted[at : at + _BATCH]
+            self._process.stdin.write("".join(f"{oid}\n" for oid in part).encode())
+            self._process.stdin.flush()
+            for oid in part:
+                if (found := self._answer(oid)) is not None:
+                    self._hold(oid, *found)
+
+    def read_paths(self, tree: str, paths: Iterable[bytes]) -> None:
+        """Read ahead what stands at these paths of a tree, and the folders on the way."""
+        level = [(tree, path.split(b"/")) for path in paths]
+        while level:
+            self.read_ahead(oid for oid, _ in level)
+            below: list[tuple[str, list[bytes]]] = []
+            blobs: list[str] = []
+            for oid, (name, *rest) in level:
+                entry = self.tree(oid).get(name)
+                if entry is None:
+                    continue
+                if rest and entry.mode == FOLDER:
+                    below.append((entry.oid, rest))
+                elif not rest and entry.mode != FOLDER:
+                    blobs.append(entry.oid)
+            self.read_ahead(blobs)
+            level = below
 
     def blob(self, oid: str) -> bytes:
         return self._expect(oid, "blob")
@@ -69,7 +122,10 @@ class ObjectStore:
     def tree(self, oid: str) -> dict[bytes, Entry]:
         """The entries of a tree; the caller must not change them."""
         if oid not in self._trees:
-            self._trees[oid] = parse_tree(self._expect(oid, "tree"))
+            raw = self._raw.get(oid)
+            if raw is None:
+                raw = self._raw[oid] = self._expect(oid, "tree")
+            self._trees[oid] = parse_tree(raw)
         return self._trees[oid]
 
     def _expect(self, oid: str, kind: str) -> bytes:
@@ -131,10 +187,23 @@ class ObjectStore:
             if now is not None and now.mode == FOLDER and entry.mode != FOLDER:
                 raise IsADirectoryError(name)
             entries[name] = entry
-        data = render_tree(entries)
+        data = self._render(tree, entries, [*here, *below])
         oid = self.add("tree", data)
         self._trees.setdefault(oid, entries)
+        self._raw.setdefault(oid, data)
         return oid
+
+    def _render(self, tree: str, entries: dict[bytes, Entry], touched: Sequence[bytes]) -> bytes:
+        """A tree's bytes, made from those of `tree` where only ids of its entries changed."""
+        old, raw = self._trees[tree], self._raw[tree]
+        for name in touched:
+            was, now = old.get(name), entries.get(name)
+            if was is None or now is None or was.mode != now.mode:
+                return render_tree(entries)
+            if was.oid != now.oid:
+                head = b"%o %s\0" % (was.mode, name)
+                raw = raw.replace(head + bytes.fromhex(was.oid), head + bytes.fromhex(now.oid), 1)
+        return raw
 
     def changed(
         self, old: str, new: str, prefix: bytes = b""
@@ -167,13 +236,35 @@ class ObjectStore:
                 )
         return found
 
-    def write(self) -> int:
-        """Put every new object into the repository as one pack; how many."""
-        count = len(self._new)
-        if count:
-            self.git.run("index-pack", "--stdin", "--fix-thin", stdin=pack(self._new.values()))
-            self._new.clear()
-        return count
+    def write(self, *tips: str) -> int:
+        """Put new objects into the repository as one pack; how many.
+
+        All of them, or only those that `tips` lead to; the others stay in memory.
+        """
+        wanted = self._reachable(tips) if tips else list(self._new)
+        if wanted:
+            stream = pack(self._new[oid] for oid in wanted)
+            self.git.run("index-pack", "--stdin", "--fix-thin", stdin=stream)
+            for oid in wanted:
+                self._hold(oid, *self._new.pop(oid))
+        return len(wanted)
+
+    def _reachable(self, tips: Iterable[str]) -> list[str]:
+        """The new objects that some lead to."""
+        found: dict[str, None] = {}
+        waiting = list(tips)
+        while waiting:
+            oid = waiting.pop()
+            if oid in found or oid not in self._new:
+                continue
+            found[oid] = None
+            kind, data = self._new[oid]
+            if kind == "commit":
+                commit = parse_commit(data)
+                waiting += [commit.tree, *commit.parents]
+            elif kind == "tree":
+                waiting += [entry.oid for entry in self.tree(oid).values()]
+        return list(found)
 
 
 def entry_mode(entry: Entry | None) -> int:

@@ -4,35 +4,57 @@ from __future__ import annotations
 
 from stack.model import pycheck
 from stack.model.objects import FOLDER, SYMLINK
+from stack.repo.carry import Carried, Merger
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import show
 
 
 def suspects(
-    odb: ObjectStore, before: str, after: str, target: str, result: str
+    merger: Merger, before: str, after: str, target: str, done: Carried
 ) -> tuple[str, ...]:
-    """What is suspicious of a patch (tree `before` to `after`) carried from `target` to `result`."""
+    """What is suspicious of a patch (tree `before` to `after`) carried from `target` to its new tree.
+
+    Where the very files of the patch were taken, only names that they import anew can be missing.
+    """
+    odb = merger.odb
     found: list[str] = []
     cache: dict[str, set[str] | None] = {}
 
     def exports(module: str) -> set[str] | None:
         if module not in cache:
-            cache[module] = _exports(odb, result, module)
+            cache[module] = _exports(odb, done.tree, module)
         return cache[module]
 
-    for path, (left, right) in sorted(odb.changed(target, result).items()):
-        if not path.endswith(b".py") or right is None or right.mode in (FOLDER, SYMLINK):
+    for path, (left, right) in sorted(odb.changed(before, after).items()):
+        home = done.moved.get(show(path), show(path)).encode("utf-8", "surrogateescape")
+        here = odb.find(done.tree, home)
+        if not path.endswith(b".py") or right is None or here is None:
             continue
-        sides = []
-        for tree in (before, after):
-            entry = odb.find(tree, path)
-            sides.append(odb.blob(entry.oid) if entry and entry.mode != FOLDER else b"")
-        old = odb.blob(left.oid) if left is not None and left.mode != FOLDER else b""
-        new = odb.blob(right.oid)
-        if sides == [old, new]:
-            continue  # the very files that the patch was made on
-        found += [f"{show(path)}: {text}" for text in pycheck.suspects(*sides, old, new, exports)]
+        if {right.mode, here.mode} & {FOLDER, SYMLINK}:
+            continue
+        there = odb.find(target, home)
+        ids = [entry.oid if entry is not None and entry.mode != FOLDER else "" for entry in (left, right, there, here)]
+        if ids[:2] == ids[2:]:
+            if not _imports_anew(merger, *ids[:2]):
+                continue
+            own = odb.blob(ids[1])
+            texts = pycheck.missing_imports(_blob(odb, ids[0]), own, exports)
+        elif ids[2] == ids[3]:
+            continue
+        else:
+            texts = pycheck.suspects(*(_blob(odb, oid) for oid in ids), exports)
+        found += [f"{show(home)}: {text}" for text in texts]
     return tuple(found)
+
+
+def _blob(odb: ObjectStore, oid: str) -> bytes:
+    return odb.blob(oid) if oid else b""
+
+
+def _imports_anew(merger: Merger, old: str, new: str) -> bool:
+    """Whether a line that a patch adds could be an import."""
+    lines = merger.lines(new)
+    return any(b"import" in line for _, _, c, d in merger.changes(old, new) for line in lines[c:d])
 
 
 def _exports(odb: ObjectStore, tree: str, module: str) -> set[str] | None:

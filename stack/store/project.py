@@ -106,16 +106,19 @@ class Project:
             if said != is_:
                 line = toml.line_of(data, {}, key)
                 raise ConfigError(f"{name}:{line}: `{key}` is {said!r}, but the folder says {is_!r}")
-        names = [member.name for member in series.patch]
+        names: set[str] = set()
         for at, member in enumerate(series.patch):
+            twice = member.name in names
+            names.add(member.name)
+            if not twice and (member.reason is not None) == (member.state == "parked"):
+                continue
             line = toml.line_of(data, {}, f"patch[{at}].name")
-            if member.name in names[:at]:
+            if twice:
                 raise ConfigError(f"{name}:{line}: patch `{member.name}` is listed twice")
-            if (member.reason is not None) != (member.state == "parked"):
-                raise ConfigError(
-                    f"{name}:{line}: patch `{member.name}`: a parked patch, and only a parked one, "
-                    "has a `reason`"
-                )
+            raise ConfigError(
+                f"{name}:{line}: patch `{member.name}`: a parked patch, and only a parked one, "
+                "has a `reason`"
+            )
         return series
 
     def line(self, upstream: str, label: str) -> Line:
