@@ -15,12 +15,12 @@ import click
 import msgspec
 
 from stack import __version__
-from stack.verbs import GROUPS
 from stack.console import Color, Console, error_document
 from stack.context import Answer, Context
 from stack.errors import StackError, SystemFailure
 from stack.model.records import Result
 from stack.store import paths
+from stack.verbs import GROUPS
 
 BUG, INTERRUPTED = 70, 130
 
@@ -134,20 +134,21 @@ def main(argv: Sequence[str]) -> int:
         if not isinstance(done, Answer):
             return 0
         if flags.json:
-            status = "partial" if done.partial else "success"
             console.json(
                 Result(
-                    command=command, status=status, exit_code=done.exit_code, data=done.data
+                    command=command, status="partial" if done.partial else "success",
+                    exit_code=done.exit_code, data=done.data,
                 )
             )
         else:
             done.show(console)
         return done.exit_code
     except click.ClickException as wrong:
-        hint = wrong.ctx.command_path + " --help" if getattr(wrong, "ctx", None) else "stack --help"
+        where = getattr(wrong, "ctx", None)
+        hint = f"{where.command_path if where else 'stack'} --help"
         return _fail(_usage(wrong, hint), flags, argv, command)
-    except StackError as error:
-        return _fail(error, flags, argv, command)
+    except StackError as wrong:
+        return _fail(wrong, flags, argv, command)
     except (KeyboardInterrupt, click.Abort):
         console.say("interrupted; what was finished is kept")
         return INTERRUPTED
@@ -156,8 +157,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     except OSError as wrong:
         where = f"{wrong.filename}: " if wrong.filename else ""
-        error = SystemFailure(f"{where}{wrong.strerror or wrong}", hint=_system_hint(wrong))
-        return _fail(error, flags, argv, command)
+        failure = SystemFailure(f"{where}{wrong.strerror or wrong}", hint=_system_hint(wrong))
+        return _fail(failure, flags, argv, command)
     except Exception as wrong:  # noqa: BLE001 - the boundary
         return _bug(wrong, flags, argv, command)
 

@@ -40,7 +40,9 @@ def choose_patches(function: F) -> F:
     """`--to`, `--with` and `--without`."""
     for option in (
         click.option("--without", multiple=True, metavar="PATCH", help="Leave this patch out"),
-        click.option("--with", "with_", multiple=True, metavar="PATCH", help="Take this parked patch as well"),
+        click.option(
+            "--with", "with_", multiple=True, metavar="PATCH", help="Take this parked patch as well"
+        ),
         click.option("--to", metavar="PATCH", help="Stop after this patch"),
     ):
         function = option(function)

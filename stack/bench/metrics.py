@@ -13,7 +13,7 @@ import msgspec
 _TAIL = 4 << 20
 
 
-class NoFigures(Exception):  # noqa: N818 - an answer, not an error
+class NoFigures(Exception):
     """Why a run that ended well gives no number; `outcome` is the class that it is filed under."""
 
     def __init__(self, outcome: str, cause: str) -> None:

@@ -27,7 +27,9 @@ def command() -> Verb:
             width = max(len(check.what) for check in checks)
             for check in checks:
                 mark = {"ok": "ok", "note": "note", "missing": "missing"}[check.result]
-                paint = {"ok": console.good, "note": console.dim, "missing": console.bad}[check.result]
+                paint = {"ok": console.good, "note": console.dim, "missing": console.bad}[
+                    check.result
+                ]
                 console.out(f"{paint(mark.ljust(7))} {check.what.ljust(width)}  {check.text}")
                 if check.hint:
                     console.out(f"{'':7} {'':{width}}  hint: {check.hint}")

@@ -15,8 +15,19 @@ from stack.flows import forecast as flow
 @click.command(short_help="Say what a rebase would meet, without touching anything")
 @options.choose_line
 @options.choose_patches
-@click.option("--onto", "onto", multiple=True, required=True, metavar="NAME@REV", help="A revision to look at; may be given again")
-@click.option("--why", is_flag=True, help="Name the upstream commit behind each outcome (asks the history: slower)")
+@click.option(
+    "--onto",
+    "onto",
+    multiple=True,
+    required=True,
+    metavar="NAME@REV",
+    help="A revision to look at; may be given again",
+)
+@click.option(
+    "--why",
+    is_flag=True,
+    help="Name the upstream commit behind each outcome (asks the history: slower)",
+)
 @click.option("--strict", is_flag=True, help="Exit 1 where a clean merge is suspect")
 @click.argument("more", nargs=-1, metavar="[NAME@REV]...")
 def command(
@@ -36,7 +47,9 @@ def command(
         revisions = [*onto, *more]
         names = {text.partition("@")[0] for text in revisions}
         if len(names) > 1 or any("@" not in text for text in revisions):
-            raise UsageError("--onto takes NAME@REV, all of one upstream", hint="--onto vllm@0.29.0")
+            raise UsageError(
+                "--onto takes NAME@REV, all of one upstream", hint="--onto vllm@0.29.0"
+            )
         chosen = options.find_line(project, upstream or (None if line else names.pop()), line)
         members = chosen.series.select(to=to, with_=with_, without=without)
         found = flow.forecast(

@@ -15,7 +15,9 @@ from stack.flows.base import forced
 
 
 @click.command("import", short_help="Take mail patches into a line, in order")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.argument(
+    "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH..."
+)
 @options.choose_line
 @click.option("--from", "source", metavar="git|path|sdist", help="Take the base from this source")
 @options.dry_run

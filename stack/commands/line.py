@@ -33,7 +33,9 @@ def add(pin: str, label: str | None) -> Verb:
                 f"next: stack import --upstream {name}@{made.label} PATCH..."
             )
 
-        return Answer(data={"line": f"{name}/{made.label}", "pin": msgspec.to_builtins(made)}, show=show)
+        return Answer(
+            data={"line": f"{name}/{made.label}", "pin": msgspec.to_builtins(made)}, show=show
+        )
 
     return run
 

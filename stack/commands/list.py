@@ -24,7 +24,9 @@ def command(names: tuple[str, ...]) -> Verb:
         wanted = [*known, *{line.partition("/")[0] for line in known}]
         for name in names:
             if name not in wanted:
-                raise UsageError(f"no line or upstream `{name}`", hint=near(name, wanted, "stack list"))
+                raise UsageError(
+                    f"no line or upstream `{name}`", hint=near(name, wanted, "stack list")
+                )
         chosen = [
             project.series(*line.split("/", 1))
             for line in known

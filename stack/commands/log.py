@@ -12,7 +12,9 @@ from stack.flows.undo import history
 
 @click.command(short_help="List what was done, for undo")
 @click.option("--upstream", metavar="NAME", help="Only changes of this upstream")
-@click.option("-n", "count", type=click.IntRange(1), default=20, show_default=True, help="At most so many")
+@click.option(
+    "-n", "count", type=click.IntRange(1), default=20, show_default=True, help="At most so many"
+)
 def command(upstream: str | None, count: int) -> Verb:
     """List the changes that stack made, newest first."""
 

@@ -20,15 +20,27 @@ REASONS = ("negative", "neutral", "obsolete", "upstreamed", "superseded")
 
 
 @click.command(short_help="Carry a line to another commit")
-@click.option("--onto", metavar="NAME@REV", help="Where to: a commit, tag, branch, label or release")
+@click.option(
+    "--onto", metavar="NAME@REV", help="Where to: a commit, tag, branch, label or release"
+)
 @options.choose_line
 @click.option("--label", metavar="LABEL", help="Call the new line so")
 @click.option("--into", metavar="LINE", help="Join a line that exists at the target")
-@click.option("--ours", is_flag=True, help="With --into: of two patches with one Patch-Id keep ours")
-@click.option("--continue", "continue_", is_flag=True, help="Go on with what stands in the worktree")
+@click.option(
+    "--ours", is_flag=True, help="With --into: of two patches with one Patch-Id keep ours"
+)
+@click.option(
+    "--continue", "continue_", is_flag=True, help="Go on with what stands in the worktree"
+)
 @click.option("--skip", is_flag=True, help="Leave the patch out and go on")
-@click.option("--park", type=click.Choice(REASONS), help="Leave the patch out with this reason and go on")
-@click.option("--replace", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Go on with a rewritten patch of the same Patch-Id")
+@click.option(
+    "--park", type=click.Choice(REASONS), help="Leave the patch out with this reason and go on"
+)
+@click.option(
+    "--replace",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Go on with a rewritten patch of the same Patch-Id",
+)
 @click.option("--abort", "abort_", is_flag=True, help="Give the rebase up; everything is as it was")
 @click.option("--strict", is_flag=True, help="Exit 1 where a clean merge is suspect")
 @options.dry_run
@@ -45,7 +57,9 @@ def command(
     """
     steps = [continue_, skip, park is not None, replace is not None, abort_]
     if sum(steps) > 1 or (any(steps) and onto):
-        raise click.UsageError("--onto, --continue, --skip, --park, --replace and --abort exclude each other")
+        raise click.UsageError(
+            "--onto, --continue, --skip, --park, --replace and --abort exclude each other"
+        )
 
     def run(ctx: Context) -> Answer:
         project = ctx.project
@@ -127,7 +141,13 @@ def _data(state: Rebase) -> dict[str, object]:
             }
         )
         rows += [
-            {"name": member.name, "state": "active", "outcome": "not-tried", "commit": None, "tree": None}
+            {
+                "name": member.name,
+                "state": "active",
+                "outcome": "not-tried",
+                "commit": None,
+                "tree": None,
+            }
             for member in state.members[state.at + 1 :]
         ]
     return {

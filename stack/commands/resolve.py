@@ -7,13 +7,18 @@ import msgspec
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
+from stack.flows import rebase_tree
 from stack.flows import resolve as flow
 from stack.model.merge3 import Region
 
 
 @click.command(short_help="Answer conflict regions, and tend the memory of answers")
 @click.argument("region", required=False, metavar="[KEY | PATH]")
-@click.option("--take", type=click.Choice(["target", "patch", "both"]), help="Put that side in place of the region, of a path's regions, or of all")
+@click.option(
+    "--take",
+    type=click.Choice(["target", "patch", "both"]),
+    help="Put that side in place of the region, of a path's regions, or of all",
+)
 @click.option("--list", "list_", is_flag=True, help="List the remembered answers")
 @click.option("--show", is_flag=True, help="Show a region, or a remembered answer, with its sides")
 @click.option("--forget", is_flag=True, help="Forget the remembered answer KEY")
@@ -33,11 +38,15 @@ def command(
     def run(ctx: Context) -> Answer:
         project = ctx.project
         if forget:
-            key = flow.forget(project, flow.upstream_of(project, upstream), region or "", ctx.console.emit)
+            key = flow.forget(
+                project, flow.upstream_of(project, upstream), region or "", ctx.console.emit
+            )
             return Answer(data={"forgotten": key}, show=lambda c: c.say(f"forgot {key}"))
         if list_:
             known = flow.memory_of(project, flow.upstream_of(project, upstream)).known
-            rows = [{"key": key, "path": one.path, "patch": one.patch} for key, one in known.items()]
+            rows = [
+                {"key": key, "path": one.path, "patch": one.patch} for key, one in known.items()
+            ]
 
             def answers(console: Console) -> None:
                 for row in rows:
@@ -52,9 +61,15 @@ def command(
             def told(console: Console) -> None:
                 for one in done:
                     console.out(f"{one.path}:{one.line}: took {take}")
-                console.say(f"{len(left)} regions left; " + ("stack resolve" if left else "stack rebase --continue"))
+                console.say(
+                    f"{len(left)} regions left; "
+                    + ("stack resolve" if left else "stack rebase --continue")
+                )
 
-            return Answer(data={"taken": [one.key for one in done], "open": [one.key for one in left]}, show=told)
+            return Answer(
+                data={"taken": [one.key for one in done], "open": [one.key for one in left]},
+                show=told,
+            )
         if show and region:
             return _show_one(ctx, region, upstream)
         found = flow.open_regions(project)
@@ -62,7 +77,9 @@ def command(
         def listed(console: Console) -> None:
             for one in found:
                 console.out(f"{one.key[:12]}  {one.path}:{one.line}")
-            console.say(f"{len(found)} open regions" + ("" if found else "; stack rebase --continue"))
+            console.say(
+                f"{len(found)} open regions" + ("" if found else "; stack rebase --continue")
+            )
 
         return Answer(data={"open": [msgspec.to_builtins(one) for one in found]}, show=listed)
 
@@ -72,13 +89,12 @@ def command(
 def _show_one(ctx: Context, wanted: str, upstream: str | None) -> Answer:
     """An open region, else a remembered answer."""
     project = ctx.project
-    if flow.trees.load(project) is not None:
+    if rebase_tree.load(project) is not None:
         for one in flow.open_regions(project):
             if one.key.startswith(wanted) or one.path == wanted:
-                region = one.region
                 return Answer(
                     data=msgspec.to_builtins(one),
-                    show=lambda console: _sides(console, region, None),
+                    show=lambda console, region=one.region: _sides(console, region, None),
                 )
     key, found = flow.remembered(project, flow.upstream_of(project, upstream), wanted)
     return Answer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 import msgspec
-import unidiff
+from unidiff.patch import PatchSet
 
 from stack import options
 from stack.console import Console
@@ -38,7 +38,7 @@ def command(patch: str, upstream: str | None, line: str | None, stat: bool, raw:
         parse_diff(mail.diff, where, first=mail.diff_line)
         files = [
             {"path": file.path, "added": file.added, "removed": file.removed}
-            for file in unidiff.PatchSet(mail.diff.decode("utf-8", "replace"))
+            for file in PatchSet(mail.diff.decode("utf-8", "replace"))
         ]
         shown = {
             "line": chosen.id, "file": where, **msgspec.to_builtins(member),
@@ -57,7 +57,12 @@ def command(patch: str, upstream: str | None, line: str | None, stat: bool, raw:
                 console.out(mail.body + "\n")
             for key, value in mail.trailers:
                 console.out(f"{key}: {value}")
-            for key, said in (("env", member.env), ("needs", member.needs), ("bench", member.bench), ("claim", member.claim)):
+            for key, said in (
+                ("env", member.env),
+                ("needs", member.needs),
+                ("bench", member.bench),
+                ("claim", member.claim),
+            ):
                 if said:
                     console.out(f"{key}: {_plain(said)}")
             console.out()

@@ -31,7 +31,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
     source: SourceKind
 
 
-class Unserved(Exception):  # noqa: N818 - an answer, not an error
+class Unserved(Exception):
     """Why one source cannot serve a pin."""
 
 
@@ -78,7 +78,9 @@ def open_base(
 def _held(repository: Git, series: Series, source: SourceKind | None) -> Base | None:
     """A base that an earlier run brought and that is still whole."""
     for kind in (source,) if source else ORDER:
-        found = repository.run("rev-parse", "--verify", "--quiet", _ref(series, kind), ok=(0, 1, 128))
+        found = repository.run(
+            "rev-parse", "--verify", "--quiet", _ref(series, kind), ok=(0, 1, 128)
+        )
         if found.code == 0 and mirrors.has_commit(repository, found.text):
             try:
                 return _checked(repository, series.pin, found.text, kind)
@@ -135,7 +137,9 @@ def _from_git(
             if not mirrors.has_commit(mirror.git, series.pin.commit):
                 raise Unserved(f"{upstream.git} has no commit {series.pin.commit[:12]}")
         mirror.fetch_blobs(series.pin.tree, _report(emit, series.upstream))
-    mirrors.ensure_repository(project.paths.repository(series.upstream), [mirror.folder / "objects"])
+    mirrors.ensure_repository(
+        project.paths.repository(series.upstream), [mirror.folder / "objects"]
+    )
     return series.pin.commit
 
 
@@ -190,4 +194,4 @@ def forced(text: str | None) -> SourceKind | None:
         return None
     if text not in ORDER:
         raise UsageError(f"no source `{text}`", hint="--from git|path|sdist")
-    return text  # type: ignore[return-value]
+    return text

@@ -73,7 +73,9 @@ def _machine() -> Iterator[Check]:
         if found := shutil.which(tool):
             yield _ok(tool, found)
         else:
-            yield Check(what=tool, result="note", text=f"not found: {why} cannot be seen or used here")
+            yield Check(
+                what=tool, result="note", text=f"not found: {why} cannot be seen or used here"
+            )
 
 
 def _project(project: Project) -> Iterator[Check]:
@@ -97,7 +99,9 @@ def _project(project: Project) -> Iterator[Check]:
         if not os.access(above, os.W_OK):
             yield Check(what=what, result="missing", text=f"{above} cannot be written")
         elif free < 2:
-            yield Check(what=what, result="note", text=f"{text}: {free:.1f} GB free", hint="stack gc")
+            yield Check(
+                what=what, result="note", text=f"{text}: {free:.1f} GB free", hint="stack gc"
+            )
         else:
             yield _ok(what, f"{text}: {free:.0f} GB free")
     if (paths.state / "journal.json").exists():

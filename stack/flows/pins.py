@@ -74,8 +74,13 @@ def _sdist_pin(
 ) -> Pin:
     version = revision.removeprefix("v")
     archive = sdists.fetch(
-        package, version, None, project.paths.sdists,
-        lambda what, done, total: emit(Progress(what, done / 1e6, total / 1e6 if total else None, "MB")),
+        package,
+        version,
+        None,
+        project.paths.sdists,
+        lambda what, done, total: emit(
+            Progress(what, done / 1e6, total / 1e6 if total else None, "MB")
+        ),
     )
     with ObjectStore(repository) as odb:
         tree, short = sdists.read(archive, odb)
@@ -90,6 +95,8 @@ def fetch_upstream(project: Project, name: str, emit: Emit) -> str:
         raise UsageError(f"upstream `{name}` has no git URL", hint=f"stack upstream add {name} URL")
     mirror = mirrors.Mirror(project.paths.mirror(name), upstream.git)
     with lock.hold(mirror.folder.with_suffix(".lock"), f"fetching {name}", wait=3600):
-        mirror.fetch(lambda label, done, total: emit(Progress(f"{name}: {label}", done, total, "%")))
+        mirror.fetch(
+            lambda label, done, total: emit(Progress(f"{name}: {label}", done, total, "%"))
+        )
     count = mirror.git.run("rev-list", "--all", "--count").text
     return f"{name}: {count} commits from {upstream.git}"

@@ -36,11 +36,11 @@ def open_regions(project: Project) -> list[OpenRegion]:
     for place in state.stopped:
         path = workspace.tree / place.path
         lines = split(path.read_bytes()) if path.is_file() else []
-        for region in place.regions:
-            if (at := _locate(lines, region)) is not None:
-                found.append(
-                    OpenRegion(key=region.key, path=place.path, line=at + 1, region=region)
-                )
+        found += [
+            OpenRegion(key=region.key, path=place.path, line=at + 1, region=region)
+            for region in place.regions
+            if (at := _locate(lines, region)) is not None
+        ]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -140,7 +141,5 @@ def _end(child: subprocess.Popen[bytes]) -> tuple[int, int]:
 
 
 def _kill_group(group: int, which_signal: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, which_signal)
-    except (ProcessLookupError, PermissionError):
-        pass

@@ -25,6 +25,7 @@ _LOCAL_VARIABLES = (
     "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS",
 )
+_PIPE = -1  # the value of `subprocess.PIPE`, which GitPython hands on
 _SEALED = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
@@ -117,7 +118,7 @@ class Git:
         try:
             process = runner.execute(
                 argv,
-                istream=git.cmd.PIPE,
+                istream=_PIPE,
                 as_process=True,
                 env={**_ALWAYS, **({} if user_config else _SEALED), **(env or {})},
             )

@@ -127,7 +127,9 @@ def patched_tree(line: Line, project: Project, names: Sequence[str], folder: Pat
         tree = found.prefixes[-1].tree
         env = {"GIT_INDEX_FILE": str(folder.with_suffix(".index"))}
         found.git.run("read-tree", tree, env=env)
-        found.git.run("checkout-index", "--all", f"--prefix={folder}/", env=env, worktree=folder.parent)
+        found.git.run(
+            "checkout-index", "--all", f"--prefix={folder}/", env=env, worktree=folder.parent
+        )
     return folder
 
 
