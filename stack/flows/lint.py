@@ -50,7 +50,9 @@ def lint(
         patch_id = mail.trailer("Patch-Id")
         if patch_id and patch_id in ids:
             findings.append(
-                subject.finding("P103", subject.at(b"Patch-Id:"), f"`{ids[patch_id]}` has this Patch-Id")
+                subject.finding(
+                    "P103", subject.at(b"Patch-Id:"), f"`{ids[patch_id]}` has this Patch-Id"
+                )
             )
         ids.setdefault(patch_id or "", member.name)
     findings += _on_the_pin(project, line, subjects, emit)
@@ -61,7 +63,9 @@ def lint(
 def _unreadable(name: str, wrong: StackError) -> Finding:
     match = _PLACE.match(wrong.message)
     number = int(match[1].rpartition(":")[2]) if match else 1
-    return Finding(file=name, line=number, code="P001", message=match[2] if match else wrong.message)
+    return Finding(
+        file=name, line=number, code="P001", message=match[2] if match else wrong.message
+    )
 
 
 def _references(project: Project, subject: Subject) -> Iterator[Finding]:
@@ -124,7 +128,10 @@ def _judge(
     text = format_commits(odb.git, before, step.commit, context=line.series.context)[-1]
     if text != subject.mail.raw:
         held, made = subject.mail.raw.split(b"\n"), text.split(b"\n")
-        at = next((n for n, pair in enumerate(zip(held, made, strict=False), 1) if pair[0] != pair[1]), min(len(held), len(made)))
+        at = next(
+            (n for n, pair in enumerate(zip(held, made, strict=False), 1) if pair[0] != pair[1]),
+            min(len(held), len(made)),
+        )
         yield subject.finding("P002", at, "not as `stack export` would write it")
     for doubt in suspects(odb, tree, tree, tree, step.tree):
         path, _, why = doubt.partition(": ")

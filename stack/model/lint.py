@@ -72,7 +72,9 @@ def header(subject: Subject) -> Iterator[Finding]:
     names = [name.lower() for name, _ in mail.trailers]
     last = max(1, mail.diff_line - 1)
     if "why" not in names:
-        yield subject.finding("P101", last, "no `Why:` trailer: say in one paragraph what it is for")
+        yield subject.finding(
+            "P101", last, "no `Why:` trailer: say in one paragraph what it is for"
+        )
     elif not (mail.trailer("Why") or "").strip():
         yield subject.finding("P101", subject.at(b"Why:"), "the `Why:` trailer is empty")
     if names.count("why") > 1:
@@ -86,15 +88,20 @@ def header(subject: Subject) -> Iterator[Finding]:
         yield subject.finding("P102", last, "no `Upstream-Status:` trailer")
     elif not _STATUS.match(status):
         yield subject.finding(
-            "P102", subject.at(b"Upstream-Status:"),
+            "P102",
+            subject.at(b"Upstream-Status:"),
             f"`{status.split(chr(10))[0][:40]}`: one of Pending, Submitted [where], Backport [commit], "
             "Denied, Inappropriate [reason], Inactive-Upstream [evidence]",
         )
     if not mail.trailer("Patch-Id"):
-        yield subject.finding("P103", last, "no `Patch-Id:` trailer: stack import and export add one")
+        yield subject.finding(
+            "P103", last, "no `Patch-Id:` trailer: stack import and export add one"
+        )
     if len(mail.subject) > 72:
         yield subject.finding(
-            "P105", subject.at(b"Subject:"), f"the subject has {len(mail.subject)} letters, at most 72"
+            "P105",
+            subject.at(b"Subject:"),
+            f"the subject has {len(mail.subject)} letters, at most 72",
         )
     elif mail.subject.endswith("."):
         yield subject.finding("P105", subject.at(b"Subject:"), "the subject ends in a full stop")
@@ -134,7 +141,11 @@ def environment(
                 "P501", subject.mail.diff_line,
                 f"env `{name}` occurs neither in the patch nor in those before it",
             )
-        elif registry is not None and name.startswith(prefix) and b'"%s"' % name.encode() not in registry:
+        elif (
+            registry is not None
+            and name.startswith(prefix)
+            and b'"%s"' % name.encode() not in registry
+        ):
             yield subject.finding(
                 "P502", subject.mail.diff_line, f"env `{name}` is not registered in {where}"
             )

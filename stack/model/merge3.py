@@ -172,7 +172,8 @@ def _trim(
         same_head += 1
     same_tail = 0
     while (
-        same_tail < min(tail, len(base) - same_head) and base[-1 - same_tail] == mine[-1 - same_tail]
+        same_tail < min(tail, len(base) - same_head)
+        and base[-1 - same_tail] == mine[-1 - same_tail]
     ):
         same_tail += 1
     inner = (

@@ -21,7 +21,9 @@ def load(data: bytes, kind: type[T], name: str, *, schema: int) -> T:
     document = parse(data, name)
     found = document.get("schema")
     if not isinstance(found, int):
-        raise ConfigError(f"{name}:1: no `schema` number", hint=f"begin it with `schema = {schema}`")
+        raise ConfigError(
+            f"{name}:1: no `schema` number", hint=f"begin it with `schema = {schema}`"
+        )
     if found > schema:
         raise SchemaTooNew(
             f"{name}: schema {found} is newer than {schema}, the newest that this release reads",
@@ -67,11 +69,15 @@ def line_of(data: bytes, document: dict[str, Any], path: str) -> int:
         table.append(part)
         index = wanted[depth + 1] if depth + 1 < len(wanted) else ""
         number = int(index[1:-1]) if index.startswith("[") else 0
-        header = re.compile(r"\s*\[\[?\s*" + r"\s*\.\s*".join(f'"?{re.escape(p)}"?' for p in table) + r"\s*\]")
+        header = re.compile(
+            r"\s*\[\[?\s*" + r"\s*\.\s*".join(f'"?{re.escape(p)}"?' for p in table) + r"\s*\]"
+        )
         hits = [at for at in range(len(lines)) if header.match(lines[at])]
         if number < len(hits):
             start = hits[number]
-            stop = next((at for at in range(start + 1, len(lines)) if lines[at].startswith("[")), len(lines))
+            stop = next(
+                (at for at in range(start + 1, len(lines)) if lines[at].startswith("[")), len(lines)
+            )
             continue
         key = re.compile(rf'\s*"?{re.escape(part)}"?\s*[=.]|.*[{{,]\s*"?{re.escape(part)}"?\s*=')
         inner = next((at for at in range(start, stop) if key.match(lines[at])), None)

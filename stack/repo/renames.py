@@ -58,7 +58,11 @@ class Renames:
         words = _words(path)
         # the likeliest first, since only so many are read: same name, then most words in common
         candidates = sorted(
-            (p for p in self.added if _is_near(p, name) or (self.deep and p.endswith(b"." + suffix))),
+            (
+                p
+                for p in self.added
+                if _is_near(p, name) or (self.deep and p.endswith(b"." + suffix))
+            ),
             key=lambda p: (not _is_near(p, name), -len(words & _words(p)), p),
         )
         best: tuple[float, bytes] | None = None
