@@ -8,6 +8,7 @@ import msgspec
 
 from stack import __version__
 from stack.errors import StateError
+from stack.flows import needs
 from stack.flows.events import Emit
 from stack.flows.prefixes import replayed
 from stack.flows.transaction import Change, commit, read_receipt, workspace_of, writing
@@ -42,6 +43,28 @@ def apply(
     with writing(project, f"apply {line.id}", emit):
         line = project.line(line.series.upstream, line.series.pin.label)
         return _apply(project, line, members, emit, source, command)
+
+
+def apply_profile(
+    project: Project, name: str, emit: Emit, *, source: SourceKind | None = None,
+    dry_run: bool = False, command: tuple[str, ...] = (),
+) -> list[tuple[Line, Applied]]:
+    """Apply every line of a profile, once it is sure that each of them can be.
+
+    Raises `StateError` naming the `needs` between lines that are not met, and what `apply` raises.
+    """
+    chosen = needs.lines_of(project, name)
+    needs.check(project, name, chosen)
+    found = [
+        (line, apply(project, line, members, emit, source=source, dry_run=True))
+        for line, members in chosen
+    ]
+    if dry_run:
+        return found
+    return [
+        (line, apply(project, line, members, emit, source=source, command=command))
+        for line, members in chosen
+    ]
 
 
 def _apply(

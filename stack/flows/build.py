@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import msgspec
 
-from stack.flows import environment, install, layers, prepare
+from stack.flows import environment, install, layers, needs, prepare, recipes
+from stack.flows import jobs as jobs_of
 from stack.flows.environment import Base, Wanted
 from stack.flows.events import Emit, Progress
 from stack.flows.layers import Layer
@@ -60,21 +61,31 @@ def build(project: Project, profile_name: str | None, emit: Emit, *, fresh: bool
     the base or a layer cannot be made or the base was edited, `Locked` while another build runs.
     """
     name, profile = project.profile(profile_name)
+    jobs = jobs_of.jobs(project, name, profile)
+    _check(project, name, profile, jobs)
     with _replayed(project, profile, emit) as lines:
         want = environment.wanted(project, name, profile)
         base, made = install.ensure(project, want, emit, fresh=fresh)
-        packages = {line.id: _packages(project, line) for line, _ in lines}
+        packages = _packages(project, lines, jobs)
         for line, _ in lines:
-            layers.check_packages(base, packages[line.id], line.series.upstream)
+            if line.id in packages:
+                layers.check_packages(base, packages[line.id], line.series.upstream)
         if not made:
             emit(Progress("checking the base"))
             environment.refuse_edited(base, _shadowed(packages), name)
         built = {
             line.id: tuple(
-                _layers(project, base, replay, emit, profile=name, packages=packages[line.id])
+                _compiled(project, base, replay, emit, job)
+                if (job := jobs_of.job_of(jobs, line))
+                else _layers(project, base, replay, emit, profile=name, packages=packages[line.id])
             )
             for line, replay in lines
         }
+        for job in jobs:
+            if job.line is None:
+                prefix, layer, new = recipes.own_layer(project, base, job, emit)
+                one = BuiltPrefix(prefix=prefix, layer=layer, made=new)
+                built[f"recipe/{job.name}"] = (one,)
         if made:
             _drop_stale_layers(project, name, base)
     prepared: list[str] = []
@@ -92,12 +103,21 @@ def build(project: Project, profile_name: str | None, emit: Emit, *, fresh: bool
 def plan(project: Project, profile_name: str | None, emit: Emit, *, fresh: bool = False) -> Plan:
     """What `build` would do; nothing is written but fetched sources."""
     name, profile = project.profile(profile_name)
+    jobs = jobs_of.jobs(project, name, profile)
+    _check(project, name, profile, jobs)
     want = environment.wanted(project, name, profile)
     base = None if fresh else environment.find(project, want)
     rows: dict[str, tuple[PlannedPrefix, ...]] = {}
     with _replayed(project, profile, emit) as lines:
-        packages = {line.id: _packages(project, line) for line, _ in lines}
+        packages = _packages(project, lines, jobs)
         for line, replay in lines:
+            if job := jobs_of.job_of(jobs, line):
+                there = recipes.there(project, base, job, replay)
+                rows[line.id] = tuple(
+                    PlannedPrefix(prefix=prefix, there=here)
+                    for prefix, here in zip(replay.prefixes, there, strict=True)
+                )
+                continue
             rows[line.id] = tuple(
                 PlannedPrefix(
                     prefix=prefix,
@@ -111,6 +131,15 @@ def plan(project: Project, profile_name: str | None, emit: Emit, *, fresh: bool 
         environment.refuse_edited(base, _shadowed(packages), name)
         todo = len(prepare.pending(project, prepare.tasks(project, base, name, profile)))
     return Plan(profile=name, want=want, base=base, layers=rows, prepare=todo)
+
+
+def _check(
+    project: Project, name: str, profile: Profile, jobs: Sequence[jobs_of.Job]
+) -> None:
+    """What can be refused before anything is fetched: unmet needs, absent compilers."""
+    chosen = [(line, line.series.select()) for line in map(project.find, profile.lines)]
+    needs.check(project, name, chosen)
+    jobs_of.check_tools(project, jobs)
 
 
 @contextmanager
@@ -143,8 +172,22 @@ def _layers(
         yield BuiltPrefix(prefix=prefix, layer=layer, made=made)
 
 
-def _packages(project: Project, line: Line) -> tuple[str, ...]:
-    return project.settings.upstream[line.series.upstream].packages
+def _compiled(
+    project: Project, base: Base, line: Replayed, emit: Emit, job: jobs_of.Job
+) -> Iterator[BuiltPrefix]:
+    for prefix, layer, made in recipes.layers_of(project, base, job, line, emit):
+        yield BuiltPrefix(prefix=prefix, layer=layer, made=made)
+
+
+def _packages(
+    project: Project, lines: Sequence[tuple[Line, Replayed]], jobs: Sequence[jobs_of.Job]
+) -> dict[str, tuple[str, ...]]:
+    """The import packages that each line shadows; a line that a recipe reads shadows none."""
+    return {
+        line.id: project.settings.upstream[line.series.upstream].packages
+        for line, _ in lines
+        if jobs_of.job_of(jobs, line) is None
+    }
 
 
 def _shadowed(packages: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `stack.toml` says: upstreams, profiles, benches and defaults."""
+"""What `stack.toml` says: upstreams, profiles, recipes, benches and defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from stack.model.hardware import Checkpoint, Hardware
 from stack.model.line import Name
+from stack.model.recipe import Recipe, Variable
 
 SCHEMA = 1
 SourceKind = Literal["path", "git", "sdist"]
@@ -35,18 +37,25 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     `packages` are requirements for the base environment, `indexes` further package indexes,
     `leave-out` distributions that they ask for and that must not be there (a build of another
-    device that breaks what imports it), `lines` the lines whose prefixes become layers, `prepare` commands that make inputs once,
-    `env` is set for every process of the profile. Strings are jinja2 templates.
+    device that breaks what imports it), `install-env` is set while they are fetched and built,
+    `lines` the lines whose prefixes become layers, by one of `recipes` where a recipe reads that
+    line's upstream, `prepare` commands that make inputs once, `env` is set for every process of
+    the profile, `hardware` and `checkpoint` are what `stack doctor --profile` looks for. Strings
+    are jinja2 templates.
     """
 
     python: str = ">=3.11"
     packages: tuple[str, ...] = ()
     leave_out: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
+    install_env: Mapping[Variable, str] = {}
     lines: tuple[str, ...] = ()
+    recipes: tuple[Name, ...] = ()
     prepare: tuple[tuple[str, ...], ...] = ()
     env: Mapping[str, str] = {}
     benches: tuple[Name, ...] = ()
+    hardware: Hardware = Hardware()
+    checkpoint: Checkpoint | None = None
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -94,4 +103,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     defaults: Defaults = Defaults()
     upstream: Mapping[Name, Upstream] = {}
     profile: Mapping[Name, Profile] = {}
+    recipe: Mapping[Name, Recipe] = {}
     bench: Mapping[Name, Bench] = {}
