@@ -6,6 +6,7 @@ Each finding is a sentence for people. Nothing here runs or imports the code tha
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from stack.model.linediff import changes, split
@@ -13,6 +14,7 @@ from stack.model.linediff import changes, split
 Exports = Callable[[str], "set[str] | None"]
 """The names of a module of the tree by its dotted name; None for a module that is not in the tree."""
 
+_OPENS = re.compile(rb"\s*(?:async\s+def|def|class)\s+(\w+)")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -29,10 +31,14 @@ def suspects(
         if parse(target) is not None or not target:
             return [f"does not parse: {_syntax(result)}"]
         return []
-    found = _shadowed(target, tree)
-    found += _missing_imports(target, tree, exports)
-    found += _elsewhere(before, after, target, result)
-    return found
+    lines = split(result)
+    new = b"".join(b"".join(lines[c:d]) for _, _, c, d in changes(split(target), lines))
+    found: list[str] = []
+    if b"def " in new or b"class " in new:
+        found += _shadowed(target, tree)
+    if b"import" in new:
+        found += _missing_imports(target, tree, exports)
+    return found + _elsewhere(before, after, target, result, tree)
 
 
 def missing_imports(before: bytes, after: bytes, exports: Exports) -> list[str]:
@@ -171,16 +177,21 @@ def names_of(data: bytes) -> set[str] | None:
     return found
 
 
-def _elsewhere(before: bytes, after: bytes, target: bytes, result: bytes) -> list[str]:
+def _elsewhere(
+    before: bytes, after: bytes, target: bytes, result: bytes, here: ast.Module
+) -> list[str]:
     """Added lines that stand in another function or class than in the patch's own file."""
-    own, here = parse(after), parse(result)
-    if own is None or here is None:
-        return []
     mine = _added(before, after)
+    own: ast.Module | None = None
     found = []
     for text, at in _added(target, result).items():
         if text not in mine or not any(line.strip() for line in text):
             continue
+        if _around(split(after), mine[text]) == _around(split(result), at):
+            continue  # by the look of the text; only where it differs is the file parsed
+        own = own or parse(after)
+        if own is None:
+            return []
         was, now = _scope_at(own, mine[text]), _scope_at(here, at)
         if was != now:
             found.append(
@@ -188,6 +199,24 @@ def _elsewhere(before: bytes, after: bytes, target: bytes, result: bytes) -> lis
                 "in the patch's own file"
             )
     return found
+
+
+def _around(lines: list[bytes], at: int) -> list[bytes]:
+    """The names of the functions and classes around line `at` (from 1), by indentation alone."""
+    depth = _depth(lines[at - 1])
+    found: list[bytes] = []
+    for line in reversed(lines[: at - 1]):
+        if not depth:
+            break
+        if line.strip() and _depth(line) < depth:
+            depth = _depth(line)
+            if match := _OPENS.match(line):
+                found.append(match[1])
+    return found
+
+
+def _depth(line: bytes) -> int:
+    return len(line) - len(line.lstrip(b" \t"))
 
 
 def _added(old: bytes, new: bytes) -> dict[tuple[bytes, ...], int]:
