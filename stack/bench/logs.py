@@ -8,6 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from stack.model.budget import token_budget
 from stack.model.ending import Ending
 from stack.model.engine_log import PATTERNS, EngineFacts, read_line
 from stack.model.findings import Diagnosis
@@ -92,8 +95,39 @@ def read_log(
         if timings.wants_all or any(
             last <= index < last + len(TIMING_PATTERNS) for index in candidate.patterns
         ):
-            timings.line(clean(candidate.line).body)
+            text = clean(candidate.line)
+            timings.line(text.process, text.body)
         scanner.follow = classifier.wants_all or timings.wants_all
     ending = Ending.of(exit_code, signal, timed_out=timed_out, stalled=stalled, result=result)
     diagnosis = classifier.finish(ending, lines=scanner.lines, last=scanner.last)
     return LogReport(diagnosis, facts, timings)
+
+
+def document(path: Path, report: LogReport, *, layers: int | None = None) -> dict[str, Any]:
+    """What `diagnose --json` says of one log, as plain values; `layers` are those with experts.
+
+    Times in seconds where a name says so, else in milliseconds; memory in GiB.
+    """
+    diagnosis, facts, timings = report
+    waits = timings.all_waits()
+    median = waits.median if waits else timings.prose.median
+    last = facts.throughput[-1] if facts.throughput else None
+    budget = token_budget(
+        rows=timings.rows,
+        steps=timings.steps(),
+        waits=median,
+        output_tokens_per_second=last.output if last else None,
+        layers=layers,
+    )
+    figures = msgspec.to_builtins(facts)
+    figures["throughput"] = last._asdict() if last else None
+    return {
+        "path": str(path),
+        **msgspec.to_builtins(diagnosis),
+        **figures,
+        "timings": msgspec.to_builtins(timings.rows),
+        "eager_timings": msgspec.to_builtins(timings.eager),
+        "steps": msgspec.to_builtins(timings.steps()),
+        "kernel_waits": msgspec.to_builtins({**timings.waits(), "all": waits or timings.prose}),
+        "budget": msgspec.to_builtins(budget),
+    }

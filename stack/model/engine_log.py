@@ -101,32 +101,38 @@ def _unknown_env(facts: EngineFacts, match: re.Match[bytes], _line: int) -> None
         facts.unknown_env.append(name)
 
 
+# In these, <n> is a number that is kept, <-n> one that may be negative.
 _KV_CACHE = (
-    rb"KV cache size: ([\d,]+) tokens"
-    rb"(?:, Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x)?"
+    rb"KV cache size: (\d[\d,]{0,19}) tokens"
+    rb"(?:, Maximum concurrency for [\d,]+ tokens per request: <n>x)?"
 )
 _READERS: list[tuple[bytes, _Put]] = [
     (
-        rb"Throughput: ([\d.]+) requests/s, ([\d.]+) total tokens/s, ([\d.]+) output tokens/s",
+        rb"Throughput: <n> requests/s, <n> total tokens/s, <n> output tokens/s",
         _throughput,
     ),
-    (rb"Total num prompt tokens: +(\d+)", _value("prompt_tokens", int)),
-    (rb"Total num output tokens: +(\d+)", _value("output_tokens", int)),
+    (rb"Total num prompt tokens: +(\d{1,15})", _value("prompt_tokens", int)),
+    (rb"Total num output tokens: +(\d{1,15})", _value("output_tokens", int)),
     (_KV_CACHE, _kv_cache),
-    (rb"Available KV cache memory: (-?[\d.]+) GiB", _kv_memory),
-    (rb"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x", _value("max_concurrency")),
-    (rb"Graph capturing finished in ([\d.]+) secs, took (-?[\d.]+) GiB", _graph),
-    (rb"Model loading took ([\d.]+) GiB(?: memory)? and ([\d.]+) seconds", _model),
-    (rb"Explicitly set \((-?[\d.]+)/[\d.]+\) GiB for KV cache", _kv_memory),
-    (rb"Loading weights took ([\d.]+) seconds", _value("load_seconds")),
+    (rb"Available KV cache memory: <-n> GiB", _kv_memory),
+    (rb"Maximum concurrency for [\d,]+ tokens per request: <n>x", _value("max_concurrency")),
+    (rb"Graph capturing finished in <n> secs, took <-n> GiB", _graph),
+    (rb"Model loading took <n> GiB(?: memory)? and <n> seconds", _model),
+    (rb"Explicitly set \(<-n>/[\d.]+\) GiB for KV cache", _kv_memory),
+    (rb"Loading weights took <n> seconds", _value("load_seconds")),
     (rb"Directly load AOT compilation from path (\S+)", _aot("loaded")),
     (rb"saved AOT compiled function to (\S+)", _aot("compiled")),
-    (rb"torch\.compile took ([\d.]+) s in total", _value("compile_seconds")),
-    (rb"init engine \(profile, [^)]*\) took ([\d.]+) s", _value("init_seconds")),
+    (rb"torch\.compile took <n> s in total", _value("compile_seconds")),
+    (rb"init engine \(profile, [^)]*\) took <n> s", _value("init_seconds")),
     (rb"Unknown vLLM environment variable detected: (\S+)", _unknown_env),
 ]  # fmt: skip
-PATTERNS = [pattern for pattern, _ in _READERS]
-_COMPILED = [(re.compile(pattern), put) for pattern, put in _READERS]
+PATTERNS = [
+    pattern.replace(b"<n>", rb"(\d{1,15}(?:\.\d+)?)").replace(b"<-n>", rb"(-?\d{1,15}(?:\.\d+)?)")
+    for pattern, _ in _READERS
+]
+_COMPILED = [
+    (re.compile(pattern), put) for pattern, (_, put) in zip(PATTERNS, _READERS, strict=True)
+]
 
 
 def read_line(facts: EngineFacts, reader: int, number: int, raw: bytes) -> None:

@@ -11,17 +11,21 @@ import msgspec
 from stack.model.samples import Distribution, Samples
 
 _BULK_WAIT = re.compile(rb'-moe-trace device=\S+ kernel="(.*)')
-_BULK_LABEL = re.compile(rb"decode-timing rank=(\d+) label=(\S+) count=\d+ ms=([\d.]+)")
+_BULK_LABEL = re.compile(rb"decode-timing rank=(\d{1,6}) label=(\S+) count=\d+ ms=([\d.]+)")
 _WAIT = re.compile(rb'([^"]*)" wait_ms=([\d.]+)\s*')
-_SUMMARY = re.compile(rb"decode-timing summary rank=(\d+)")
+_SUMMARY = re.compile(rb"decode-timing summary rank=(\d{1,6})")
 _HEADER = re.compile(rb"\|?\s*label[\s|]+count[\s|]+total[ _]ms[\s|]+avg[ _]ms(?:[\s|]+max[ _]ms)?")
 _RULE = re.compile(rb"[\s|:-]+")
-_EAGER_HEADER = re.compile(rb"per-layer rank-(\d+) timings")
-_EAGER = re.compile(rb"([\w.]+) ~\s*([\d.]+) ms\b")
-_PROSE_COUNT = re.compile(rb"(\d+) kernel wait samples")
-_PROSE = re.compile(rb"(median|average|mean|p95|max) wait: ([\d.]+) ms")
+_EAGER_HEADER = re.compile(rb"per-layer rank-(\d{1,6}) timings")
+_EAGER = re.compile(rb"([\w.]+) ~\s*(\d+(?:\.\d+)?) ms\b")
+_PROSE_COUNT = re.compile(rb"\b(\d{1,18}) kernel wait samples")
+_PROSE = re.compile(rb"(median|average|mean|p95|max) wait: (\d+(?:\.\d+)?) ms")
 
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,18})?", re.ASCII)
 _MOST_WAITS = 300_000
+_MOST_ROWS = 10_000
+_LONGEST_TABLE = 200
+"""Lines of a log, of all processes, after which a table is over at the latest."""
 
 PATTERNS = [
     rb"decode-timing summary rank=",
@@ -54,6 +58,43 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     max: float | None = None
 
 
+class _Table:
+    """A table that has begun; in the seed's notes a label may stand alone before its numbers."""
+
+    def __init__(self, *, rank: int, eager: bool = False) -> None:
+        self.rank, self.eager = rank, eager
+        self.ended = False
+        self.left = _LONGEST_TABLE
+        self._cells: list[bytes] = []
+
+    def row(self, body: bytes) -> Row | None:
+        """The row that this line completes, if it does; `ended` once a line is no part of one."""
+        if self.eager:
+            match = _EAGER.match(body.strip())
+            self.ended = match is None
+            if match is None:
+                return None
+            label = match[1].decode(errors="replace")
+            return Row(label=label, avg_ms=float(match[2]), rank=self.rank)
+        if _RULE.fullmatch(body):
+            return None
+        self._cells += body.replace(b"|", b" ").split()
+        label, *numbers = (cell.decode(errors="replace") for cell in self._cells or [b""])
+        self.ended = len(numbers) > 4 or not label or not all(map(_NUMBER.fullmatch, numbers))
+        if self.ended or len(numbers) < 3:
+            return None
+        self._cells = []
+        count, total, average, *rest = numbers
+        return Row(
+            label=label,
+            count=int(count.partition(".")[0]),
+            total_ms=float(total),
+            avg_ms=float(average),
+            max_ms=float(rest[0]) if rest else None,
+            rank=self.rank,
+        )
+
+
 class Timings:
     """Collects what one log says about time."""
 
@@ -65,14 +106,12 @@ class Timings:
         self._waits: Counter[bytes] = Counter()
         self._kernels: dict[str, Samples] = {}
         self._labels: dict[tuple[int, str], Samples] = {}
-        self._mode = ""
-        self._rank = 0
-        self._cells: list[bytes] = []
+        self._open: dict[bytes, _Table] = {}
 
     @property
     def wants_all(self) -> bool:
         """Whether a table is open, so that the next line is needed too."""
-        return bool(self._mode)
+        return bool(self._open)
 
     def block(self, block: bytes) -> bytes:
         """Take the lines that come by the million out of a block of whole lines.
@@ -112,53 +151,28 @@ class Timings:
         for key, counts in grouped.items():
             self._labels.setdefault(key, Samples()).add_counts(counts)
 
-    def line(self, body: bytes) -> None:
-        """Take one candidate line without its prefix."""
+    def line(self, process: bytes, body: bytes) -> None:
+        """Take one candidate line without its prefix; tables of several processes may be mixed."""
+        table = self._open.get(process)
         if match := _SUMMARY.search(body):
-            self._mode, self._rank, self._cells = "table", int(match[1]), []
-        elif _HEADER.search(body):
-            self._rank = self._rank if self._mode else 0
-            self._mode, self._cells = "table", []
+            self._open[process] = _Table(rank=int(match[1]))
         elif match := _EAGER_HEADER.search(body):
-            self._mode, self._rank = "eager", int(match[1])
+            self._open[process] = _Table(rank=int(match[1]), eager=True)
+        elif _HEADER.search(body):
+            self._open[process] = _Table(rank=table.rank if table else 0)
         elif match := _PROSE_COUNT.search(body):
             self.prose = msgspec.structs.replace(self.prose, count=int(match[1]))
         elif match := _PROSE.search(body):
             name = match[1].decode().replace("average", "mean")
             self.prose = msgspec.structs.replace(self.prose, **{name: float(match[2])})
-        elif self._mode == "table":
-            self._table_line(body)
-        elif self._mode == "eager":
-            match = _EAGER.match(body.strip())
-            if match is None:
-                self._mode = ""
-            else:
-                row = Row(label=match[1].decode(), avg_ms=float(match[2]), rank=self._rank)
-                self.eager.append(row)
-
-    def _table_line(self, body: bytes) -> None:
-        """A row, or a part of one: a label may stand alone before its numbers."""
-        if _RULE.fullmatch(body):
-            return
-        self._cells += body.replace(b"|", b" ").split()
-        label, numbers = self._cells[0], self._cells[1:]
-        try:
-            values = [float(n) for n in numbers]
-        except ValueError:
-            values = [0.0] * 9
-        if len(values) > 4 or (values and not values[0].is_integer()):
-            self._mode, self._cells = "", []
-        elif len(values) >= 3:
-            row = Row(
-                label=label.decode(errors="replace"),
-                count=int(values[0]),
-                total_ms=values[1],
-                avg_ms=values[2],
-                max_ms=values[3] if len(values) > 3 else None,
-                rank=self._rank,
-            )
-            self.rows.append(row)
-            self._cells = []
+        elif table is not None:
+            row = table.row(body)
+            if row is not None and len(self.rows) + len(self.eager) < _MOST_ROWS:
+                (self.eager if table.eager else self.rows).append(row)
+        for owner, started in list(self._open.items()):
+            started.left -= 1
+            if started.ended or not started.left:
+                del self._open[owner]
 
     def waits(self) -> dict[str, Distribution]:
         """Kernel waits in milliseconds, by kernel."""

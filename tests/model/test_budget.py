@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.bench.logs import LogReport, catalogue, read_log
+from stack.bench.logs import LogReport, catalogue, document, read_log
 from stack.model import samples
 from stack.model.budget import ms_per_token, token_budget
 from stack.model.samples import Samples
@@ -85,7 +87,7 @@ def test_the_summary_table_as_the_patch_prints_it() -> None:
     lines = ["decode-timing summary rank=1 pid=77"]
     lines.append(f"{'label':<28} {'count':>8} {'total_ms':>12} {'avg_ms':>10} {'max_ms':>10}")
     lines += [f"{n:<28} {c:>8} {t:>12.3f} {a:>10.3f} {2 * a:>10.3f}" for n, c, t, a in ROWS]
-    text = "".join(PREFIX + line + "\n" for line in lines) + "nanobind: leaked 4 instances!\n"
+    text = "".join(PREFIX + line + "\n" for line in lines) + "nanobind: leaked 4 instances!\n" * 200
     found = read(text).timings
     assert as_tuples(found.rows) == ROWS
     assert {row.rank for row in found.rows} == {1}
@@ -194,3 +196,51 @@ def test_no_samples() -> None:
     empty.add([b"", b"nan", b"1.2.3"])
     assert empty.distribution() is None
     assert empty.unread == 3
+
+
+WORDS = [
+    "decode-timing summary rank=0 pid=1", "label count total_ms avg_ms max_ms",
+    "qkv 1 2.0 3.0 4.0",
+    "| label | count | total ms | avg ms |", "|---|", "qkv |", "64 | 1.5 | 2.5 |", "",
+    "nan inf 1 2",
+    "steady per-layer rank-0 timings:", "qkv ~0.034 ms", "qkv ~0..4 ms", "max wait: 1.2.3 ms",
+    "9999999999999999999999999 kernel wait samples", "1753 kernel wait samples",
+    "decode-timing rank=0 label=qkv count=1 ms=0.1", "decode-timing rank=9 label=q count=1 ms=...",
+    'llm-scaler-moe-trace device=xpu:0 kernel="k" wait_ms=0.1', "Throughput: 1..2 requests/s, ",
+    'llm-scaler-moe-trace device=xpu:0 kernel="k', "GPU KV cache size: ,,, tokens", "KeyError: 1",
+    "Traceback (most recent call last):", "Total num output tokens:  " + "9" * 400,
+]  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", PREFIX, "\r"]), st.sampled_from(WORDS)),
+        min_size=1,
+        max_size=40,
+    )
+)
+@settings(deadline=None)
+def test_any_mixture_of_lines_is_read(lines: list[tuple[str, str]]) -> None:
+    report = read("".join(prefix + word + "\n" for prefix, word in lines))
+    made = document(Path("x.log"), report, layers=62)
+    assert msgspec.json.decode(msgspec.json.encode(made))["class"] == made["class"]
+    assert report.diagnosis.lines == len(lines)
+
+
+def test_tables_of_two_workers_may_be_mixed() -> None:
+    one = ["decode-timing summary rank=0 pid=1", "label count total_ms avg_ms max_ms", "a 1 2 2 2"]
+    two = ["decode-timing summary rank=1 pid=2", "label count total_ms avg_ms max_ms", "b 1 3 3 3"]
+    text = "".join(
+        f"(Worker_TP0 pid=1) {a}\n(Worker_TP1 pid=2) {b}\n" for a, b in zip(one, two, strict=True)
+    )
+    assert [(r.label, r.rank) for r in read(text).timings.rows] == [("a", 0), ("b", 1)]
+
+
+def test_the_document_has_the_seeds_figures() -> None:
+    log = "Throughput: 0.07 requests/s, 74.27 total tokens/s, 37.14 output tokens/s\n"
+    found = document(Path("seed.log"), read(log + PROSE), layers=62)
+    assert (found["path"], found["class"], found["cause"]) == ("seed.log", "ok", None)
+    assert found["throughput"] == {"requests": 0.07, "total": 74.27, "output": 37.14, "line": 1}
+    assert found["kernel_waits"]["all"]["median"] == 0.04465
+    assert found["budget"]["parts"][0]["ms"] == pytest.approx(5.5366)
+    assert found["budget"]["ms_per_token"] == pytest.approx(26.925, abs=1e-3)
