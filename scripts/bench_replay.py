@@ -74,7 +74,7 @@ class Fixture:
         self.marks = 0
         stream: list[bytes] = []
         files = {
-            path_of(n): [f"line {i} of file {n}\n".encode() for i in range(LINES)]
+            path_of(n): [f"v{i} = 'file {n}'\n".encode() for i in range(LINES)]
             for n in range(FILES)
         }
         base = self._commit(stream, "main", None, "base", files)
@@ -125,7 +125,7 @@ class Fixture:
         first, second = (path_of(n) for n in self.random.sample(pool, 2))
         for name, place in ((first, 30), (first, 60), (second, 90)):
             line = place + self.random.randrange(20)
-            state[name][line] = f"changed by patch {at} at {line}\n".encode()
+            state[name][line] = f"v{line} = 'patch {at}'\n".encode()
         return {name: list(state[name]) for name in (first, second)}
 
     def _upstream(
@@ -258,10 +258,10 @@ def _quiet(argv: list[str], folder: Path, env: dict[str, str]) -> None:
     run(argv, folder, env)
 
 
-def engine(fixture: Fixture, n: int, folder: Path, write: bool) -> float:
+def engine(fixture: Fixture, n: int, folder: Path, write: bool) -> tuple[float, float]:
     """Seconds of the engine alone in a fresh process: patches read, carried, written as a pack."""
     code = (
-        "import sys, time\n"
+        "import os, sys, time\n"
         "from pathlib import Path\n"
         "from stack.model.mail import parse_mail\n"
         "from stack.model.parse_diff import parse_diff\n"
@@ -276,25 +276,30 @@ def engine(fixture: Fixture, n: int, folder: Path, write: bool) -> float:
         "    files = parse_diff(mail.diff, path.name, first=mail.diff_line)\n"
         "    items.append(Item(name=path.name, mail=mail, files=files))\n"
         "old, new = (git.run('rev-parse', r + '^{commit}').text for r in ('v1', 'v2'))\n"
-        "begun = time.perf_counter()\n"
+        "begun, start = time.perf_counter(), os.times()\n"
         "with ObjectStore(git) as odb:\n"
         "    steps = carry_series(odb, items, old, new)\n"
         "    assert steps[-1].commit, steps[-1]\n"
         "    if sys.argv[3] == 'write':\n"
         "        odb.write()\n"
-        "print(time.perf_counter() - begun)\n"
+        "used = os.times()\n"
+        "print(time.perf_counter() - begun, sum(used[:4]) - sum(start[:4]))\n"
     )
     done = run(
         [sys.executable, "-P", "-c", code, str(folder), str(fixture.folder / f"mails-{n}"),
          "write" if write else "read"],
         folder, fixture.env,
     )
-    return float(done.stdout.split()[-1])
+    wall, cpu = done.stdout.split()[-2:]
+    return float(wall), float(cpu)
 
 
-def measure(fixture: Fixture, n: int, runs: int, scratch: Path) -> dict[str, list[float]]:
-    """Seconds of every case, the cases taking turns; the trees of all must be equal."""
+def measure(
+    fixture: Fixture, n: int, runs: int, scratch: Path
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Wall and processor seconds of every case, taking turns; the trees of all must be equal."""
     times: dict[str, list[float]] = {}
+    busy: dict[str, list[float]] = {}
     trees: dict[str, str] = {}
     listed = cases(fixture)
     for turn in range(runs):
@@ -302,23 +307,30 @@ def measure(fixture: Fixture, n: int, runs: int, scratch: Path) -> dict[str, lis
             folder = scratch / "copy"
             case.prepare(folder, n)
             os.sync()
-            begun = time.perf_counter()
+            begun, before = time.perf_counter(), _cpu()
             case.act(folder, n)
             times.setdefault(case.name, []).append(time.perf_counter() - begun)
+            busy.setdefault(case.name, []).append(_cpu() - before)
             if case.tree is not None and turn == 0:
                 trees[case.name] = case.tree(folder)
             shutil.rmtree(folder)
         folder = scratch / "copy"
         shutil.copytree(fixture.repo, folder, symlinks=True)
         os.sync()
-        times.setdefault("engine alone", []).append(engine(fixture, n, folder, write=True))
-        times.setdefault("engine, nothing written", []).append(
-            engine(fixture, n, folder, write=False)
-        )
+        for name, write in (("engine alone", True), ("engine, nothing written", False)):
+            seconds, cpu = engine(fixture, n, folder, write=write)
+            times.setdefault(name, []).append(seconds)
+            busy.setdefault(name, []).append(cpu)
         shutil.rmtree(folder)
     if len(set(trees.values())) != 1:
         raise SystemExit(f"the tools disagree: {trees}")
-    return times
+    return times, busy
+
+
+def _cpu() -> float:
+    """Processor seconds of everything that ended so far, user and system."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -335,16 +347,22 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="bench-replay-", dir=where) as name:
             fixture = Fixture(Path(name) / "fixture", chosen.patches, chosen.seed)
             for n in chosen.patches:
-                times = measure(fixture, n, chosen.runs, Path(name))
-                reference = statistics.median(times["git am -3"])
+                times, busy = measure(fixture, n, chosen.runs, Path(name))
+                wall, cpu = (
+                    {case: statistics.median(seconds) for case, seconds in one.items()}
+                    for one in (times, busy)
+                )
                 print(f"\n{where}, {n} patches, {chosen.runs} runs, load {os.getloadavg()[0]:.1f}")
-                print(f"{'':26}{'median s':>10}{'min s':>9}{'of git am -3':>14}")
-                for case, seconds in sorted(times.items(), key=lambda row: statistics.median(row[1])):
-                    middle = statistics.median(seconds)
-                    print(f"{case:26}{middle:10.3f}{min(seconds):9.3f}{middle / reference:14.2f}")
+                print(f"{'':24}{'seconds':>9}{'min':>8}{'of am -3':>10}{'cpu s':>9}{'of am -3':>10}")
+                for case in sorted(wall, key=lambda case: wall[case]):
+                    ratios = wall[case] / wall["git am -3"], cpu[case] / cpu["git am -3"]
+                    print(
+                        f"{case:24}{wall[case]:9.3f}{min(times[case]):8.3f}{ratios[0]:10.2f}"
+                        f"{cpu[case]:9.3f}{ratios[1]:10.2f}"
+                    )
                     rows.append({
-                        "where": str(where), "patches": n, "case": case, "median_s": middle,
-                        "of_git_am": middle / reference, "samples_s": seconds,
+                        "where": str(where), "patches": n, "case": case, "median_s": wall[case],
+                        "of_git_am": ratios[0], "samples_s": times[case], "cpu_s": busy[case],
                     })
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"\nlargest process: {peak:.0f} MiB")
