@@ -47,7 +47,7 @@ class Engine:
         done = subprocess.run(
             [
                 str(self.python), "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir",
-                str(cases.parent), "-c", os.devnull, "--import-mode=importlib", "-rs", str(cases),
+                str(cases.parent), f"--confcutdir={cases.parents[1]}", "-c", os.devnull, "--import-mode=importlib", "-rs", str(cases),
                 f"--junitxml={result}",
             ],
             cwd=empty, capture_output=True, check=False, timeout=900,
