@@ -226,7 +226,7 @@ def _check_files(project: Project, odb: ObjectStore, journal: Journal) -> None:
         if now not in (None, old.get(name), new.get(name)):
             raise StateError(
                 f"{project.shown(path)}: edited while a command was at work on it",
-                hint="move the file aside, then run the same command again",
+                hint="move it aside, then stack undo: that completes the change and takes it back",
             )
 
 
