@@ -10,6 +10,7 @@ import click
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows import build as flow
+from stack.flows import script
 from stack.model.build import BuildRecord
 
 COLUMNS = ("line", "patch", "tree", "layer")
@@ -19,14 +20,23 @@ COLUMNS = ("line", "patch", "tree", "layer")
 @click.option("--profile", metavar="NAME", help="A profile of stack.toml [default: its default]")
 @click.option("--fresh", is_flag=True, help="Make the base environment again")
 @click.option("--dry-run", is_flag=True, help="Say what would be made, and make nothing")
-def command(*, profile: str | None, fresh: bool, dry_run: bool) -> Verb:
+@click.option("--print", "print_", is_flag=True, help="Write the steps as a shell script")
+def command(*, profile: str | None, fresh: bool, dry_run: bool, print_: bool) -> Verb:
     """Make the environment of a profile and a layer per prefix.
 
     What is there already is kept: a second build installs and copies nothing. Killed at any
-    point, the next build carries on, and nothing half-made is ever used.
+    point, the next build carries on, and nothing half-made is ever used. With --print it writes
+    the steps as a shell script instead, on any machine.
     """
 
     def run(context: Context) -> Answer:
+        if print_:
+            text = script.script(context.project, profile)
+            name, _ = context.project.profile(profile)
+            return Answer(
+                data={"profile": name, "script": text},
+                show=lambda console: console.raw(text.encode()),
+            )
         if dry_run:
             return _planned(flow.plan(context.project, profile, context.console.emit, fresh=fresh))
         built = flow.build(context.project, profile, context.console.emit, fresh=fresh)

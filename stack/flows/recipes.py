@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,8 +110,10 @@ def _make(
     recipe, path = job.recipe, place(project, base, key)
     _record(path).unlink(missing_ok=True)
     atomic.sweep(path.parent)
-    work = project.paths.state / "recipes" / job.name
-    atomic.discard(work)  # what a killed run left
+    work = project.paths.state / "recipes" / job.name / secrets.token_hex(4)
+    if work.parent.is_dir():
+        for left in work.parent.iterdir():  # by a killed run, whose compiler may still be writing
+            atomic.discard(left)
     log = project.paths.logs / f"recipe-{job.name}-{key[:12]}.log"
     log.unlink(missing_ok=True)
     try:
