@@ -18,25 +18,24 @@ from u4moe import layout, triton_experts
 from u4moe.tuning import Choice, Tile
 from u4moe_bench import problem, timing
 
-ROWS = (2, 4, 8, 16)
-WORDS = (64, 128, 256, 512)
-WARPS = (1, 2, 4, 8)
+ROWS = (2, 4, 8)
+PARTS_WORDS = ((2, 128), (4, 128), (8, 128), (2, 256), (4, 256), (1, 512), (2, 512))
 BEST = 3
 
 
 def tiles() -> list[Tile]:
-    """Every tile in which a lane has one to sixteen 16-byte loads at a time."""
+    """Tiles of two to eight warps: a warp takes 128 words of a group of rows."""
     return [
-        Tile(rows, words, warps)
-        for rows, words, warps in itertools.product(ROWS, WORDS, WARPS)
-        if 1 <= rows * words // (warps * 32 * 4) <= 16
+        Tile(rows, parts, words)
+        for rows, (parts, words) in itertools.product(ROWS, PARTS_WORDS)
     ]
 
 
 def _compile(job: tuple[int, Tile]) -> None:
     """Fills Triton's cache with one tile of both kernels."""
     inter, tile = job
-    weights = problem.make_weights(inter, "cuda", torch.float16, experts=8)
+    # A count that is divisible by 16 like the real one: Triton compiles for that.
+    weights = problem.make_weights(inter, "cuda", torch.float16, experts=16)
     call = problem.make_calls([weights], 1, 1, torch.float16)[0]
     _runner(call, Choice(tile, tile), None)()
 
@@ -72,7 +71,7 @@ def tune(inter: int, tokens: int, count: int) -> tuple[Choice, dict[str, object]
         both.append((timing.graph_microseconds(steps, 30), choice))
     best = min(both, key=lambda pair: pair[0])
     log: dict[str, object] = {
-        name: [(round(t, 2), tile.rows, tile.words, tile.warps) for t, tile in times]
+        name: [(round(t, 2), tile.rows, tile.parts, tile.words) for t, tile in times]
         for name, times in ranked.items()
     }
     return best[1], {"inter": inter, "tokens": tokens, "best": round(best[0], 2), **log}
@@ -88,7 +87,7 @@ def main() -> None:
     options = parser.parse_args()
     jobs = list(itertools.product(options.inter, tiles()))
     with multiprocessing.get_context("spawn").Pool(max(1, (os.cpu_count() or 2) - 2)) as pool:
-        pool.map(_compile, jobs, chunksize=4)
+        pool.map(_compile, jobs, chunksize=1)
     lines = []
     for inter in options.inter:
         print(f"    ({problem.HIDDEN}, {inter}): {{")

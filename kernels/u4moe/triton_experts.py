@@ -6,7 +6,6 @@ import struct
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
 from u4moe.layout import NIBBLES_PER_WORD, Shape
@@ -15,28 +14,39 @@ from u4moe.tuning import Choice, Tile, choose
 
 MAX_CHUNK_WORDS = 16
 LANE_WORDS = 4
-TRITON_DTYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+LANES = 32
+MAX_UNROLLED_STEPS = 4
 
 # Bits of the floats that nibbles are put into. They reach the kernels as run-time values:
 # NVIDIA's assembler spends two instructions on an and-or of two literals, one otherwise.
-EVEN_ONE = struct.unpack("<i", struct.pack("<f", 256.0))[0]
-ODD_ONE = struct.unpack("<i", struct.pack("<f", 16.0))[0]
+POWERS = tuple(
+    struct.unpack("<i", struct.pack("<f", power))[0] for power in (4096.0, 2048.0, 256.0, 128.0, 16.0)
+)
 
 
-def _split(k: int, group: int, tile: Tile) -> dict[str, int]:
-    """The walk along K in chunks of words, each inside one group."""
+def _split(n: int, k: int, slots: int, group: int, tile: Tile) -> dict[str, int | bool]:
+    """The walk over ``n`` rows and along K, in chunks of words that share a group."""
     group_words = group // NIBBLES_PER_WORD
     words = min(MAX_CHUNK_WORDS, group_words & -group_words)
+    chunks = k // NIBBLES_PER_WORD // words
+    block = max(1, tile.words // words)
     return {
-        "CHUNKS": k // NIBBLES_PER_WORD // words,
+        "N": n,
+        "CHUNKS": chunks,
         "CHUNKS_PER_GROUP": group_words // words,
         "WORDS": words,
         "LANE_WORDS": min(LANE_WORDS, words),
-        "BLOCK_N": tile.rows,
-        "BLOCK_C": max(1, tile.words // words),
-        "num_warps": tile.warps,
+        "ROWS": tile.rows,
+        "PARTS": tile.parts,
+        "BLOCK_C": block,
+        "UNROLL": triton.cdiv(slots * chunks, block) <= MAX_UNROLLED_STEPS,
+        "num_warps": max(1, tile.parts * block * words // (LANES * LANE_WORDS)),
         "num_stages": 1,
     }
+
+
+def _grid(n: int, tile: Tile, height: int) -> tuple[int, int]:
+    return triton.cdiv(n, tile.rows * tile.parts), height
 
 
 def run(
@@ -63,22 +73,19 @@ def run(
     act = torch.empty(pairs, shape.inter, dtype=torch.float32, device=out.device)
     gate_up, down = choice.gate_up, choice.down
     if only != "down":
-        gate_up_kernel[(triton.cdiv(shape.inter, gate_up.rows), pairs)](
-            hidden_states.view(torch.int32),
+        gate_up_kernel[_grid(shape.inter, gate_up, pairs)](
+            hidden_states,
             w13.view(torch.int32),
             s13,
             topk_ids,
             act,
             shape.experts,
-            shape.inter,
-            EVEN_ONE,
-            ODD_ONE,
-            X_DTYPE=TRITON_DTYPES[hidden_states.dtype],
+            *POWERS,
             TOPK=shape.topk,
-            **_split(shape.hidden, shape.group, gate_up),
+            **_split(shape.inter, shape.hidden, 1, shape.group, gate_up),
         )
     if only != "gate_up":
-        down_kernel[(triton.cdiv(shape.hidden, down.rows), shape.tokens)](
+        down_kernel[_grid(shape.hidden, down, shape.tokens)](
             act,
             w2.view(torch.int32),
             s2,
@@ -86,9 +93,7 @@ def run(
             topk_weights,
             out,
             shape.experts,
-            shape.hidden,
-            EVEN_ONE,
-            ODD_ONE,
+            *POWERS,
             TOPK=shape.topk,
-            **_split(shape.inter, shape.group, down),
+            **_split(shape.hidden, shape.inter, shape.topk, shape.group, down),
         )

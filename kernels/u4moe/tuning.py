@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows and int32 words along K that a program loads at a time, and its warps."""
+    """A program's work: ``parts`` groups of ``rows`` rows, ``words`` int32 along K at a time."""
 
     rows: int
+    parts: int
     words: int
-    warps: int
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,21 @@ class Choice:
     down: Tile
 
 
-DEFAULT = Choice(gate_up=Tile(4, 128, 1), down=Tile(4, 512, 4))
+DEFAULT = Choice(gate_up=Tile(2, 2, 128), down=Tile(4, 2, 256))
 
 # (hidden, intermediate, tokens) -> tiles; tokens are the largest that a row is for.
-TABLE: dict[tuple[int, int], dict[int, Choice]] = {}
+TABLE: dict[tuple[int, int], dict[int, Choice]] = {
+    (3072, 1536): {
+        1: Choice(Tile(2, 2, 128), Tile(8, 1, 512)),
+        2: Choice(Tile(2, 2, 128), Tile(8, 2, 256)),
+        4: Choice(Tile(2, 2, 128), Tile(8, 4, 128)),
+    },
+    (3072, 384): {
+        1: Choice(Tile(4, 2, 256), Tile(4, 2, 256)),
+        2: Choice(Tile(2, 2, 128), Tile(8, 2, 256)),
+        4: Choice(Tile(4, 4, 128), Tile(4, 2, 128)),
+    },
+}
 
 
 def choose(hidden: int, inter: int, tokens: int) -> Choice:

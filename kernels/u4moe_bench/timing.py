@@ -19,9 +19,11 @@ def graph_microseconds(steps: Sequence[Step], repeats: int = 30) -> float:
             step()
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.stream(stream):  # torch.cuda.graph would empty the allocator's cache first
+        graph.capture_begin()
         for step in steps:
             step()
+        graph.capture_end()
     for _ in range(3):
         graph.replay()
     times = []
@@ -50,11 +52,11 @@ def cpu_microseconds(steps: Sequence[Step], repeats: int = 5) -> float:
 
 
 def cuda_copy_bandwidth() -> float:
-    """Bytes a second of a large device copy, read plus write."""
-    source = torch.randint(256, (4 << 30,), dtype=torch.uint8, device="cuda")
+    """Bytes a second of a large copy by a kernel, read plus write."""
+    source = torch.randint(1 << 30, (1 << 30,), dtype=torch.int32, device="cuda")
     target = torch.empty_like(source)
-    micros = graph_microseconds([lambda: target.copy_(source)], repeats=10)
-    return 2 * source.numel() / (micros * 1e-6)
+    micros = graph_microseconds([lambda: torch.bitwise_not(source, out=target)], repeats=10)
+    return 2 * source.numel() * source.element_size() / (micros * 1e-6)
 
 
 def cpu_read_bandwidth() -> float:
