@@ -114,13 +114,16 @@ class Session:
         )
 
     def bench_digest(self, name: str, bench: Bench, *, gate: bool = False) -> str:
-        """A digest of what the bench says, the scripts it names, and how its inputs are made."""
+        """A digest of what the bench says, the scripts it names, and how its inputs are made.
+
+        It holds no path of this machine, so a moved project keeps what was measured.
+        """
         said = msgspec.to_builtins(bench)
         for key in ("pairs", "minimum_effect", *(() if gate else ("gate",))):
             del said[key.replace("_", "-")]
         argv = self._argv(name, bench, Path("out"), "layer", gate=gate)
         texts = {path: digest(text.hex()) for path, text in runner.sources(argv).items()}
-        return digest(said, argv, texts, self.ground.inputs)
+        return digest(said, texts, self.ground.values.get("cpus"), self.ground.inputs)
 
     def _argv(
         self, name: str, bench: Bench, out: Path, layer: str, *, gate: bool

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-_WAIT = 5.0
+_SETTLE, _WAIT = 1.0, 5.0
 
 
 def marked(mark: bytes) -> list[int]:
@@ -31,8 +31,14 @@ def marked(mark: bytes) -> list[int]:
 
 
 def end(mark: bytes) -> int:
-    """Kill every process that carries `mark`, and those they start meanwhile; how many."""
+    """Kill every process that carries `mark`, and those they start meanwhile; how many.
+
+    What was told to end already is given a second to go, and does not count.
+    """
     ended: set[int] = set()
+    deadline = time.monotonic() + _SETTLE
+    while marked(mark) and time.monotonic() < deadline:
+        time.sleep(0.02)
     deadline = time.monotonic() + _WAIT
     while (found := marked(mark)) and time.monotonic() < deadline:
         for pid in found:
