@@ -100,6 +100,7 @@ def parse(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     )
     parser.add_argument("--timeout", type=float, default=float(env.get("TIMEOUT_S", "3600")))
     parser.add_argument("--log", type=Path, help="also write the engine's output here")
+    parser.add_argument("--result", type=Path, help="also write the JSON object here")
     parser.add_argument("--print", action="store_true", help="show what would run, run nothing")
     parser.add_argument("extra", nargs="*", help="after --: for vLLM as they are")
     options = parser.parse_args(arguments)
@@ -227,7 +228,10 @@ def main() -> int:
         if judgement["outcome"] == "ok":
             judgement |= exact(result, options)
     knobs = {knob.env: getattr(options, knob.env) for knob in KNOBS}
-    print(json.dumps({**judgement, "command": command, "env": settings, "knobs": knobs}))
+    found = json.dumps({**judgement, "command": command, "env": settings, "knobs": knobs})
+    if options.result:
+        options.result.write_text(found + "\n", encoding="utf-8")
+    print(found)
     return 0 if judgement["outcome"] == "ok" else CANNOT_TELL
 
 

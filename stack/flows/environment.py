@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from stack.bench.render import render_all
+from stack.bench.render import render_all, render_env
 from stack.errors import BuildFailed
 from stack.host import packages, pythons
 from stack.model.build import BUILD_SCHEMA, BuildRecord, Interpreter, base_key
@@ -41,6 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...]
     indexes: tuple[str, ...]
     leave_out: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
 
     def folder(self, project: Project) -> Path:
         return project.paths.venvs / self.key
@@ -53,10 +54,11 @@ def wanted(project: Project, name: str, profile: Profile) -> Wanted:
     interpreter = pythons.find(profile.python, f"{where}.python")
     requested = render_all(profile.packages, values, f"{where}.packages")
     extra = render_all(profile.indexes, values, f"{where}.indexes")
+    env = render_env(profile.install_env, values, f"{where}.install-env")
     return Wanted(
         profile=name, interpreter=interpreter,
-        key=base_key(interpreter, requested, extra, profile.leave_out),
-        packages=requested, indexes=extra, leave_out=profile.leave_out,
+        key=base_key(interpreter, requested, extra, profile.leave_out, env),
+        packages=requested, indexes=extra, leave_out=profile.leave_out, env=env,
     )
 
 

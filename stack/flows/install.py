@@ -52,7 +52,7 @@ class _Making:
         self.folder = want.folder(project)
         self.venv = self.folder / secrets.token_hex(4)
         self.log = project.paths.logs / f"build-{want.key}-{self.venv.name}.log"
-        self.installer = Installer(self.venv, self.log, self._tick)
+        self.installer = Installer(self.venv, self.log, self._tick, want.env)
         self.label = ""
         self.silent: indexes.Silent = {}
         self.offline = False

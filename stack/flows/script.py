@@ -27,7 +27,7 @@ cd {root}
 rm -rf -- {hand}
 mkdir -p -- {hand}
 """
-BASE = "import json, sys; print(json.load(open(sys.argv[1]))['base'])"
+BASE = 'import json, sys; print(json.load(open(sys.argv[1]))["base"])'
 
 
 def script(project: Project, profile_name: str | None) -> str:
@@ -54,9 +54,10 @@ class _Writer:
         self.venv = self.hand / "venv"
         self.version = _version(profile.python, f"{self.where}.python")
         self.site = self.venv / f"lib/python{self.version}/site-packages"
+        models = (self.hand if profile.prepare else project.paths.state) / "models"
         self.values: dict[str, object] = {
             "root": str(project.paths.root), "python": str(self.venv / "bin/python"),
-            "cache": str(self.hand / "caches"), "models": str(self.hand / "models"),
+            "cache": str(self.hand / "caches"), "models": str(models),
             "cpus": len(os.sched_getaffinity(0)), "profile": name, "venv": str(self.venv),
             "site_packages": str(self.site),
         }

@@ -43,10 +43,13 @@ class Installer:
     uv fills it when it is on PATH, unless `STACK_INSTALLER=pip` is set.
     """
 
-    def __init__(self, venv: Path, log: Path, tick: Tick) -> None:
+    def __init__(
+        self, venv: Path, log: Path, tick: Tick, env: Mapping[str, str] | None = None
+    ) -> None:
         self.venv = venv
         self.log = log
         self.tick = tick
+        self.env = dict(env or {})  # while packages are fetched and built, VLLM_TARGET_DEVICE=xpu
         self.uv = None if os.environ.get("STACK_INSTALLER") == "pip" else shutil.which("uv")
         self._pip: tuple[str, ...] = (str(self.python), "-m", "pip")
 
@@ -82,7 +85,7 @@ class Installer:
         cache of its own.
         """
         argv = [*self._pip, "wheel", "--wheel-dir", str(to), "--find-links", str(wheels)]
-        return self._run([*argv, *packages], _pip(sources))
+        return self._run([*argv, *packages], {**_pip(sources), **self.env})
 
     def install(
         self, packages: Sequence[str], sources: Sources, wheels: Path | None = None
@@ -100,7 +103,7 @@ class Installer:
             argv += ["--constraint", constraint]
         for links in sources.find_links:
             argv += ["--find-links", links]
-        return self._run([*argv, *_uv_indexes(sources), *packages], _uv(sources))
+        return self._run([*argv, *_uv_indexes(sources), *packages], {**_uv(sources), **self.env})
 
     def remove(self, names: Sequence[str]) -> Finished:
         """Take distributions out again; only for uv, since pip never installs them."""

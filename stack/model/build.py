@@ -83,7 +83,7 @@ class PreparedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def base_key(
     interpreter: Interpreter, packages: Sequence[str], indexes: Sequence[str],
-    leave_out: Sequence[str] = (),
+    leave_out: Sequence[str] = (), env: Mapping[str, str] | None = None,
 ) -> str:
     """Sixteen hex digits that name a base: equal requests give equal keys.
 
@@ -92,6 +92,6 @@ def base_key(
     """
     said = [
         BUILD_SCHEMA, interpreter.version, interpreter.platform, list(packages), list(indexes),
-        sorted(leave_out),
+        sorted(leave_out), *([sorted(env.items())] if env else []),
     ]
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]

@@ -35,9 +35,11 @@ class Checkpoint(
     """The size of a profile's model: parameters, and what its KV cache is made of.
 
     `quantized` parameters take `bits` each and one 16-bit scale for every `group`; `plain` ones
-    take 16 bits. The KV cache of `tokens` tokens is counted in 16 bits too.
+    take 16 bits. The KV cache of `tokens` tokens is counted in 16 bits too. `path` is where the
+    profile's benches look for it (a template).
     """
 
+    path: str | None = None
     quantized: Annotated[float, msgspec.Meta(ge=0)] = 0
     plain: Annotated[float, msgspec.Meta(ge=0)] = 0
     bits: Count = 4
