@@ -148,7 +148,8 @@ def _go_on(
             state=state, finished=True, remembered=remembered, parked=parked, left=left
         )
     marked = stopped.tree or stopped.parent_tree
-    places = trees.present(project, odb, state, stopped.trouble, marked)
+    place = trees.worktree(project, state)
+    places = trees.present(odb, place, state.tip, stopped.trouble, marked)
     state = msgspec.structs.replace(state, stopped=places)
     trees.save(project, state)
     return Rebased(state=state, finished=False, remembered=remembered)
@@ -217,7 +218,7 @@ def resume(
                     )
                 tree = trees.written_tree(workspace)
                 outcome = Outcome.MODIFIED
-                remembered = trees.remember(workspace, state, memory)
+                remembered = trees.remember(workspace, state.stopped, memory, state.current)
             dropped = tree == tip_tree
             commit = state.tip if dropped else make_commit(odb, tree, state.tip, item.mail)
             odb.write(commit)

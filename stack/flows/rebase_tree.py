@@ -44,7 +44,11 @@ def save(project: Project, state: Rebase) -> None:
 def discard(project: Project, state: Rebase) -> None:
     """Forget a rebase: its state first, so that a kill in between leaves only a folder to sweep."""
     state_path(project).unlink(missing_ok=True)
-    workspace = worktree(project, state)
+    remove(worktree(project, state))
+
+
+def remove(workspace: Workspace) -> None:
+    """Remove the worktree in which a conflict was shown, and its branch."""
     if workspace.tree.exists():
         atomic.discard(workspace.tree)
     workspace.repository.run("worktree", "prune", "--expire=now")
@@ -59,17 +63,16 @@ def worktree(project: Project, state: Rebase) -> Workspace:
 
 
 def present(
-    project: Project, odb: ObjectStore, state: Rebase, trouble: Sequence[Trouble], marked: str
+    odb: ObjectStore, workspace: Workspace, tip: str, trouble: Sequence[Trouble], marked: str
 ) -> tuple[Place, ...]:
     """Show a conflict in the worktree: HEAD is the tip so far, the files hold the markers."""
-    odb.write(state.tip)
-    workspace = worktree(project, state)
+    odb.write(tip)
     if workspace.head() is None:
-        workspace.create(state.tip)
+        workspace.create(tip)
     else:
-        workspace.git.run("read-tree", "--reset", "-u", state.tip, worktree=workspace.tree)
-    workspace.attach(state.tip)
-    changed = odb.changed(odb.commit(state.tip).tree, marked)
+        workspace.run("read-tree", "--reset", "-u", tip)
+    workspace.attach(tip)
+    changed = odb.changed(odb.commit(tip).tree, marked)
     for path, (_, right) in changed.items():
         full = Path(os.fsdecode(os.path.join(os.fsencode(workspace.tree), path)))
         if right is None:
@@ -108,15 +111,17 @@ def written_tree(workspace: Workspace) -> str:
     return workspace.git.run("write-tree").text
 
 
-def remember(workspace: Workspace, state: Rebase, memory: Memory) -> int:
+def remember(
+    workspace: Workspace, places: Sequence[Place], memory: Memory, patch: str | None
+) -> int:
     """Keep the answers that the edited files give to their regions; how many."""
     count = 0
-    for place in state.stopped:
+    for place in places:
         path = workspace.tree / place.path
         if place.marked is None or not path.is_file():
             continue
         for region, reply in answers(place.marked, path.read_bytes(), place.regions):
-            memory.keep(region, reply, path=place.path, patch=state.current or "")
+            memory.keep(region, reply, path=place.path, patch=patch or "")
             count += 1
     return count
 
