@@ -303,6 +303,7 @@ def measure(
     trees: dict[str, str] = {}
     listed = cases(fixture)
     for turn in range(runs):
+        print(f"{scratch.parent}: {n} patches, turn {turn + 1} of {runs}", file=sys.stderr)
         for case in listed if turn % 2 == 0 else listed[::-1]:
             folder = scratch / "copy"
             case.prepare(folder, n)
