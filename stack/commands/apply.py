@@ -73,7 +73,7 @@ def _data(line: Line, done: flow.Applied) -> dict[str, Any]:
         "line": line.id, "base": receipt.base, "base_tree": receipt.base_tree,
         "source": receipt.source, "digest": receipt.digest, "head": receipt.head,
         "tree": receipt.tree, "workspace": done.tree, "changed": done.changed,
-        "patches": patch_rows(line, receipt.steps),
+        "left_out": list(done.left_out), "patches": patch_rows(line, receipt.steps),
     }
 
 
@@ -98,5 +98,7 @@ def _show(
                 f"{line.id}: {flow.outcome_counts(receipt.steps)}, {what}; base "
                 f"{receipt.base[:12]} from the {receipt.source}; {project.shown(Path(done.tree))}"
             )
+            for path in done.left_out:
+                console.warn(f"{line.id}: the source does not have {path}; left out")
 
     return show

@@ -11,7 +11,14 @@ from stack.errors import StateError
 from stack.flows import needs
 from stack.flows.events import Emit
 from stack.flows.prefixes import replayed
-from stack.flows.transaction import Change, commit, read_receipt, workspace_of, writing
+from stack.flows.transaction import (
+    Change,
+    commit,
+    read_receipt,
+    refuse_editing,
+    workspace_of,
+    writing,
+)
 from stack.model.line import Member
 from stack.model.outcome import Step
 from stack.model.records import Receipt
@@ -22,11 +29,16 @@ from stack.store.project import Line, Project
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """What `apply` did: the receipt, the workspace's folder, and whether anything moved."""
+    """What `apply` did: the receipt, the workspace's folder, and whether anything moved.
+
+    `left_out` are the files of upstream that the source does not have and the worktree goes
+    without.
+    """
 
     receipt: Receipt
     tree: str
     changed: bool
+    left_out: tuple[str, ...] = ()
 
 
 def apply(
@@ -93,7 +105,10 @@ def _apply(
         made = commit(
             project, found.odb, change, command, f"applied {len(names)} patches of {series.id}"
         )
-        return Applied(receipt=receipt, tree=str(workspace.tree), changed=made is not None)
+        return Applied(
+            receipt=receipt, tree=str(workspace.tree), changed=made is not None,
+            left_out=tuple(workspace.left_out()),
+        )
 
 
 def refuse_unexported(
@@ -102,6 +117,7 @@ def refuse_unexported(
     """Raise `StateError` where the workspace holds work that the patch files do not have."""
     if not workspace.exists:
         return
+    refuse_editing(receipt)
     where = project.shown(workspace.tree)
     if edited := workspace.edited():
         more = [f"... and {len(edited) - 6} more"] if len(edited) > 6 else []

@@ -19,6 +19,9 @@ from stack.repo.odb import ObjectStore
 from stack.store import lock
 from stack.store.project import Project
 
+# So many objects may be missing from a local repository (files left out for their size): the
+# worktree goes without them.
+_SPARE = 50
 ORDER: tuple[SourceKind, ...] = ("path", "git", "sdist")
 
 
@@ -116,6 +119,9 @@ def _from_path(
     if not mirrors.has_commit(Git(objects.parent), series.pin.commit):
         raise Unserved(f"{path} has no commit {series.pin.commit[:12]}")
     mirrors.ensure_repository(project.paths.repository(series.upstream), [objects])
+    lacking = len(mirrors.missing_objects(repository, series.pin.tree))
+    if lacking > _SPARE:
+        raise Unserved(f"{path} lacks {lacking} objects of the pin: a partial clone")
     return series.pin.commit
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
-import git.cmd
 import msgspec
 
 from stack.errors import GitError, MissingTool
@@ -40,6 +39,19 @@ _QUIET = (
 )
 
 
+def _missing() -> MissingTool:
+    return MissingTool("`git` is not installed", hint="install git 2.34 or later")
+
+
+def _gitpython() -> Any:
+    """GitPython, which looks for the git program while it is imported."""
+    try:
+        import git.cmd
+    except ImportError:
+        raise _missing() from None
+    return git
+
+
 class Completed(msgspec.Struct, frozen=True):
     """Exit code, stdout and stderr of one git command, all bytes untouched."""
 
@@ -62,7 +74,7 @@ class Git:
         self,
         *arguments: str | Path,
         stdin: bytes | None = None,
-        ok: Sequence[int] = (0,),
+        ok: Sequence[int] | None = (0,),
         worktree: Path | None = None,
         env: Mapping[str, str] | None = None,
         user_config: bool = False,
@@ -70,7 +82,7 @@ class Git:
     ) -> Completed:
         """Run `git ARGUMENTS` to its end.
 
-        Raises `GitError` when the exit code is not in `ok`. With `user_config` the user's and the
+        Raises `GitError` when the exit code is not in `ok` (None takes any). With `user_config` the user's and the
         system's configuration apply. `on_progress` is given stderr line by line as it comes.
         """
         process = self._start(arguments, worktree, env, user_config)
@@ -83,7 +95,7 @@ class Git:
         else:
             out, err = process.communicate(stdin or b"")
             code = process.returncode
-        if code not in ok:
+        if ok is not None and code not in ok:
             last = err.decode("utf-8", "replace").strip().splitlines()[-4:]
             raise GitError(
                 f"git {arguments[0]} failed with exit code {code}",
@@ -114,7 +126,8 @@ class Git:
         if worktree is not None:
             argv.append(f"--work-tree={worktree}")
         argv += [str(argument) for argument in arguments]
-        runner = git.cmd.Git(str(worktree or self.git_dir or "/"))
+        gitpython = _gitpython()
+        runner = gitpython.cmd.Git(str(worktree or self.git_dir or "/"))
         try:
             process = runner.execute(
                 argv,
@@ -122,8 +135,8 @@ class Git:
                 as_process=True,
                 env={**_ALWAYS, **({} if user_config else _SEALED), **(env or {})},
             )
-        except git.exc.GitCommandNotFound:
-            raise MissingTool("`git` is not installed", hint="install git 2.34 or later") from None
+        except gitpython.exc.GitCommandNotFound:
+            raise _missing() from None
         return cast("_Process", process)
 
 

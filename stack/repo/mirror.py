@@ -18,8 +18,9 @@ _OWN_CONFIG = (
     ("core.autocrlf", "false"), ("core.fileMode", "true"), ("core.symlinks", "true"),
     ("core.quotePath", "false"), ("gc.auto", "0"), ("core.logAllRefUpdates", "true"),
 )
-# `GIT_NO_LAZY_FETCH` came with git 2.44; this keeps every git from asking the network.
-_OFFLINE = ("-c", "remote.origin.url=/dev/null")
+# A partial repository asks its remote for what it lacks. The first came with git 2.44; the second
+# keeps every git from it, which then says that the object is missing (or dies of the refusal).
+_OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 
 
 def ensure_repository(folder: Path, alternates: Sequence[Path] = ()) -> Git:
@@ -59,8 +60,14 @@ def objects_of(repository: Path) -> Path | None:
 
 def has_commit(git: Git, commit: str) -> bool:
     """Whether a commit is in the repository, without asking a remote for it."""
-    found = git.run(*_OFFLINE, "cat-file", "-e", f"{commit}^{{commit}}", ok=(0, 1, 128))
+    found = git.run("cat-file", "-e", f"{commit}^{{commit}}", ok=None, env=_OFFLINE)
     return found.code == 0
+
+
+def missing_objects(git: Git, tree: str) -> list[bytes]:
+    """The ids of the objects of a tree that the repository does not have."""
+    listed = git.run("rev-list", "--objects", "--no-walk", "--missing=print", tree)
+    return [line[1:41] for line in listed.out.splitlines() if line.startswith(b"?")]
 
 
 class Mirror:
@@ -97,8 +104,7 @@ class Mirror:
 
     def fetch_blobs(self, tree: str, report: Report) -> int:
         """Bring every object of `tree` that is missing here, in one request; how many."""
-        listed = self.git.run("rev-list", "--objects", "--no-walk", "--missing=print", tree)
-        missing = [line[1:41] for line in listed.out.splitlines() if line.startswith(b"?")]
+        missing = missing_objects(self.git, tree)
         if missing:
             self._network(
                 "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--progress", "--no-tags",

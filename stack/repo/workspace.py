@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from stack.errors import StateError
 from stack.model.objects import EMPTY_TREE, SYMLINK, Entry
-from stack.repo.client import Git
+from stack.repo.client import Completed, Git
+from stack.repo.mirror import missing_objects
 from stack.repo.odb import ObjectStore
 from stack.store import atomic
 
@@ -72,7 +74,35 @@ class Workspace:
             "worktree", "add", "--quiet", "--force", "--force", "--no-checkout", "--detach",
             str(self.tree), commit,
         )
-        self.git.run("read-tree", "--reset", "-u", commit, worktree=self.tree)
+        self._leave_out(commit)
+        self.run("read-tree", "--reset", "-u", commit)
+
+    def _leave_out(self, commit: str) -> None:
+        """Have git go without the files whose content no source has (left out for their size)."""
+        missing = set(missing_objects(self.repository, f"{commit}^{{tree}}"))
+        if not missing:
+            return
+        listed = self.repository.run("ls-tree", "-r", "-z", "--full-tree", commit)
+        rows = [row.partition(b"\t") for row in listed.out.split(b"\0") if row]
+        paths = [path for head, _, path in rows if head.split()[2] in missing]
+        lines = [b"/*"] + [b"!/" + re.sub(rb"([\\*?\[ ])", rb"\\\1", path) for path in paths]
+        atomic.write(self._sparse(), b"\n".join(lines) + b"\n")
+
+    def _sparse(self) -> Path:
+        return self._git_dir() / "info" / "sparse-checkout"
+
+    def left_out(self) -> list[str]:
+        """The files of upstream that the worktree goes without."""
+        if not self.exists or not self._sparse().exists():
+            return []
+        lines = self._sparse().read_bytes().splitlines()
+        kept = [line.removeprefix(b"!/") for line in lines if line.startswith(b"!/")]
+        return [os.fsdecode(re.sub(rb"\\(.)", rb"\1", line)) for line in kept]
+
+    def run(self, *arguments: str, ok: Sequence[int] = (0,)) -> Completed:
+        """Git on the worktree, heeding what is left out of it."""
+        sparse = ("-c", "core.sparseCheckout=true") if self._sparse().exists() else ()
+        return self.git.run(*sparse, *arguments, worktree=self.tree, ok=ok)
 
     def remove(self) -> None:
         """Remove the worktree; `StateError` where files stand in it that git does not know."""
@@ -96,9 +126,8 @@ class Workspace:
 
     def move(self, old: str, new: str) -> None:
         """Bring index and files from `old` to `new`; refused whole where work would be lost."""
-        done = self.git.run(
-            "read-tree", "-m", "-u", "--exclude-per-directory=.gitignore", old, new,
-            worktree=self.tree, ok=(0, 128),
+        done = self.run(
+            "read-tree", "-m", "-u", "--exclude-per-directory=.gitignore", old, new, ok=(0, 128)
         )
         if done.code:
             lines = done.err.decode("utf-8", "replace").strip().splitlines()
@@ -130,6 +159,11 @@ class Workspace:
         for name in ("index.lock", "HEAD.lock"):
             (self._git_dir() / name).unlink(missing_ok=True)
         self.git.run("read-tree", new)
+        if left_out := self.left_out():
+            names = b"\0".join(map(os.fsencode, left_out)) + b"\0"
+            self.git.run(
+                "update-index", "--skip-worktree", "-z", "--stdin", worktree=self.tree, stdin=names
+            )
         wanted = [path for path, (_, right) in changed.items() if right is not None]
         for path, (_, right) in changed.items():
             if right is None:
@@ -157,6 +191,29 @@ class Workspace:
             return False
         new = odb.blob(right.oid)
         return data == new or (right.mode != SYMLINK and new.startswith(data))
+
+    def set_index(self, commit: str) -> None:
+        """Make the index that of a commit; no file is touched."""
+        self.run("read-tree", "--reset", commit)
+        self.run("update-index", "-q", "--refresh", ok=(0, 1))
+
+    def written_tree(self) -> str:
+        """The tree of every file that git does not ignore, as it stands; the index is left alone."""
+        index = self._git_dir() / "stack-index"
+        index.unlink(missing_ok=True)
+        if (self._git_dir() / "index").exists():
+            shutil.copyfile(self._git_dir() / "index", index)
+        own = {"GIT_INDEX_FILE": str(index)}
+        ignored = Git().run(
+            "config", "--global", "--path", "--get", "core.excludesFile", ok=(0, 1, 128),
+            user_config=True,
+        ).text
+        option = ("-c", f"core.excludesFile={ignored}") if ignored else ()
+        try:
+            self.git.run(*option, "add", "--all", worktree=self.tree, env=own)
+            return self.git.run("write-tree", env=own).text
+        finally:
+            index.unlink(missing_ok=True)
 
     def commits(self, base: str) -> list[str]:
         """The commits from `base` (not included) to HEAD, oldest first.
