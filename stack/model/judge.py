@@ -35,7 +35,9 @@ def looks_up_to(pairs: int) -> tuple[int, ...]:
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """What a bench calls better, the smallest effect that matters (a fraction), and the noise.
 
-    `prior` is the machine's A/A history; without it a verdict is marked uncalibrated.
+    `prior` is the machine's A/A history; without it a verdict is marked uncalibrated. `family` is
+    how many patches one report judges: each has to be that much more significant (Bonferroni),
+    so that Holm's correction over the report takes back none that was found.
     """
 
     better: Literal["higher", "lower"] = "higher"
@@ -43,11 +45,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     prior: Prior | None = None
     looks: tuple[int, ...] = LOOKS
     level: float = LEVEL
+    family: int = 1
 
     @property
     def alpha(self) -> float:
         """The significance asked for at one look."""
-        return LOOK_ALPHA[len(self.looks)]
+        return LOOK_ALPHA[len(self.looks)] / self.family
 
     @property
     def edge(self) -> float:
@@ -139,7 +142,7 @@ def judge_pairs(pairs: Sequence[Pair], rule: Rule) -> Judgement:
         level=rule.level,
         pairs=len(pairs),
         p=found.p,
-        alpha=rule.alpha,
+        alpha=LOOK_ALPHA[len(rule.looks)],
         detectable=math.expm1(smallest),
         calibrated=found.trusted_prior,
     )

@@ -30,8 +30,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict; `ratio` is after to before, above 1 better, `low` and `high` bound it at `level`.
 
     `detectable` is the smallest effect (a fraction) that these pairs find with 80 % power. `p` is
-    two-sided, at the look that decided, where `alpha` was asked for. `same_cause` says that both
-    sides failed alike.
+    two-sided, at the look that decided; one patch alone has to stay below `alpha` there.
+    `same_cause` says that both sides failed alike.
     """
 
     verdict: Verdict

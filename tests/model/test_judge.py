@@ -238,6 +238,17 @@ def test_holm_over_the_patches() -> None:
     assert over_patches([broken, with_p(0.01)])[0] is broken
 
 
+def test_a_family_asks_for_more() -> None:
+    pairs = paired(1.026, 1.014, 1.010, 1.020)
+    assert judge_pairs(pairs, RULE).verdict is Verdict.FASTER
+    strict = msgspec.structs.replace(RULE, family=10)
+    assert judge_pairs(pairs, strict).verdict is Verdict.UNCLEAR
+    many = paired(*(1.026, 1.014, 1.010, 1.020) * 2)
+    found = judge_pairs(many, strict)
+    nulls = [Judgement(verdict=Verdict.SAME, method="t", note="", p=0.5)] * 9
+    assert found.verdict is over_patches([found, *nulls])[0].verdict is Verdict.FASTER
+
+
 def run_verify(rng: random.Random, effect: float) -> Verdict:
     pairs: list[Pair] = []
     replaced = False
