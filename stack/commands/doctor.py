@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.errors import StateError
+from stack.errors import StateError, UsageError
 from stack.flows import doctor as flow
+from stack.flows.doctor_profile import examine_profile
+from stack.store.project import Project
 
 
 @click.command(short_help="Check this machine and project, and name what is missing")
-def command() -> Verb:
-    """Check this machine and project, and name what is missing. Changes nothing."""
+@click.option("--profile", metavar="NAME", help="Check what this profile needs of the machine")
+@click.option("--model", metavar="DIR", help="With --profile: weigh this checkpoint")
+def command(profile: str | None, model: str | None) -> Verb:
+    """Check this machine and project, and name what is missing. Changes nothing.
+
+    With --profile: Python, compilers and the libraries that they link, devices, drivers, and
+    memory for the checkpoint, each against what that profile asks for.
+    """
 
     def run(ctx: Context) -> Answer:
-        try:
-            project = ctx.project
-        except StateError:
-            project = None
-        checks = list(flow.examine(project))
+        if profile is not None:
+            name, _ = ctx.project.profile(profile)
+            folder = ctx.folder / model if model else None
+            project: Project | None = ctx.project
+            checks = list(examine_profile(ctx.project, name, folder))
+        elif model is not None:
+            raise UsageError("--model weighs a checkpoint for a profile", hint="--profile NAME")
+        else:
+            try:
+                project = ctx.project
+            except StateError:
+                project = None
+            checks = list(flow.examine(project))
         bad = [check for check in checks if check.result == "missing"]
 
         def show(console: Console) -> None:
@@ -36,7 +54,9 @@ def command() -> Verb:
             if project is None:
                 console.say("not in a project: only the machine was checked")
 
-        data = {"checks": msgspec.to_builtins(checks), "missing": len(bad)}
+        data: dict[str, Any] = {"checks": msgspec.to_builtins(checks), "missing": len(bad)}
+        if profile is not None:
+            data["profile"] = profile
         return Answer(data=data, show=show, exit_code=1 if bad else 0)
 
     return run

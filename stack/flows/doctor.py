@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -9,12 +10,10 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
-import msgspec
-
-from stack.errors import StackError
+from stack.errors import MissingTool, StackError
 from stack.flows.base import local_path
+from stack.flows.checks import Check
 from stack.flows.prefixes import items
 from stack.host.process import capture
 from stack.repo import mirror as mirrors
@@ -24,15 +23,6 @@ from stack.store.project import Project
 OLDEST_GIT = (2, 34)
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at: `ok`, `note` (works, but know it) or `missing`."""
-
-    what: str
-    result: Literal["ok", "note", "missing"]
-    text: str
-    hint: str | None = None
-
-
 def examine(project: Project | None) -> Iterator[Check]:
     """Every check of the machine and, where there is one, of the project."""
     yield from _machine()
@@ -40,7 +30,8 @@ def examine(project: Project | None) -> Iterator[Check]:
         return
     yield from _project(project)
     for name in project.settings.upstream:
-        yield from _sources(project, name)
+        with contextlib.suppress(MissingTool):  # git: said already
+            yield from _sources(project, name)
     for name in project.settings.upstream:
         for label in project.labels(name):
             yield _line(project, name, label)

@@ -73,7 +73,7 @@ def check_tools(project: Project, listed: Sequence[Job]) -> None:
         searched = render_all(folders, values, f"{job.where}.path")
         path = os.pathsep.join([*searched, os.environ.get("PATH", os.defpath)])
         for argv in (*job.recipe.toolchain, job.recipe.command):
-            if "{{" in argv[0] or shutil.which(argv[0], path=path):
+            if not argv or "{{" in argv[0] or shutil.which(argv[0], path=path):
                 continue
             where = f" in {', '.join(searched)} or" if searched else ""
             raise BuildFailed(

@@ -124,15 +124,20 @@ def _make(
         for pattern in recipe.clean:
             for old in folder.glob(pattern):
                 atomic.discard(old)
-        argv = render_all(recipe.command, tools.values, f"{job.where}.command")
-        program = shutil.which(argv[0], path=tools.env["PATH"]) or argv[0]
-        done = process.run(
-            [program, *argv[1:]], log=log, cwd=folder, env=tools.env, limit=recipe.limit,
-            on_tick=lambda seconds, _: emit(Progress(job.name, detail=f"{seconds:.0f} s")),
-        )
+        seconds = 0.0
+        if recipe.command:
+            argv = render_all(recipe.command, tools.values, f"{job.where}.command")
+            program = shutil.which(argv[0], path=tools.env["PATH"]) or argv[0]
+            done = process.run(
+                [program, *argv[1:]], log=log, cwd=folder, env=tools.env, limit=recipe.limit,
+                on_tick=lambda past, _: emit(Progress(job.name, detail=f"{past:.0f} s")),
+            )
+            seconds = done.seconds
+            if not done.ok:
+                raise _failed(project, job, log, f"ended with {done.exit_code}", done)
         absent = [name for name in recipe.outputs if not (folder / name).exists()]
-        if not done.ok or absent:
-            raise _failed(project, job, log, done, absent)
+        if absent:
+            raise _failed(project, job, log, f"made no {', '.join(absent)}")
         with atomic.new_folder(path) as staging:
             for name in recipe.outputs:
                 _copy(folder / name, staging / Path(name).name)
@@ -140,10 +145,10 @@ def _make(
         atomic.discard(work)
     record = RecipeRecord(
         key=key, recipe=job.name, reads=source.ids, toolchain=tools.said, files=_digests(path),
-        seconds=round(done.seconds, 1),
+        seconds=round(seconds, 1),
     )
     atomic.write(_record(path), msgspec.json.encode(record))
-    emit(Said(f"recipe {job.name}: layer {key[:12]} made in {done.seconds:.0f} s"))
+    emit(Said(f"recipe {job.name}: layer {key[:12]} made in {seconds:.0f} s"))
     return Layer(tree=key, path=path, files=record.files)
 
 
@@ -155,15 +160,12 @@ def _copy(found: Path, to: Path) -> None:
 
 
 def _failed(
-    project: Project, job: Job, log: Path, done: process.Finished, absent: list[str]
+    project: Project, job: Job, log: Path, what: str, done: process.Finished | None = None
 ) -> BuildFailed:
-    text = log.read_text(encoding="utf-8", errors="replace")
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     last = [line[:200] for line in text.splitlines() if line.strip()][-LAST_LINES:]
-    what = f"ended with {done.exit_code}"
-    if done.timed_out:
+    if done is not None and done.timed_out:
         what = f"did not end within {job.recipe.limit:.0f} s"
-    elif done.ok:
-        what = f"made no {', '.join(absent)}"
     return BuildFailed(
         f"recipe `{job.name}`: the command {what}",
         context=[f"log: {project.shown(log)}", *(f"| {line}" for line in last)],

@@ -22,7 +22,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     is where the command runs, below it stand `clean` (shell patterns, removed before) and
     `outputs`, each of which goes into the layer under its last name. `path` comes before PATH,
     `env` is set and `unset` removed. `toolchain` are commands whose output is part of the key, so
-    another compiler makes another layer. `provides` are the `needs` that the result meets.
+    another compiler makes another layer. With no `command` the outputs are what was read. `provides` are the `needs` that the result meets.
     Strings of `path`, `env` and `command` are jinja2 templates. `limit` is in seconds.
     """
 
@@ -33,7 +33,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     env: Mapping[Variable, str] = {}
     unset: tuple[Variable, ...] = ()
     clean: tuple[Inside, ...] = ()
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    command: tuple[str, ...] = ()
     outputs: Annotated[tuple[Inside, ...], msgspec.Meta(min_length=1)]
     toolchain: tuple[tuple[str, ...], ...] = ()
     provides: tuple[str, ...] = ()

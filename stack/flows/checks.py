@@ -1,0 +1,16 @@
+"""One thing that `doctor` looked at."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at: `ok`, `note` (works, but know it) or `missing`."""
+
+    what: str
+    result: Literal["ok", "note", "missing"]
+    text: str
+    hint: str | None = None
