@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -52,10 +53,23 @@ class _Making:
         self.folder = want.folder(project)
         self.venv = self.folder / secrets.token_hex(4)
         self.log = project.paths.logs / f"build-{want.key}-{self.venv.name}.log"
-        self.installer = Installer(self.venv, self.log, self._tick, want.env)
+        self.installer = Installer(self.venv, self.log, self._tick, self._env())
         self.label = ""
         self.silent: indexes.Silent = {}
         self.offline = False
+
+    @property
+    def kind(self) -> str:
+        """Names the environment in which wheels are built: one for XPU must not serve CUDA."""
+        said = repr(sorted(self.want.env.items())).encode()
+        return f"-{hashlib.sha256(said).hexdigest()[:8]}" if self.want.env else ""
+
+    def _env(self) -> dict[str, str]:
+        """The variables for building wheels; pip and uv would mix them up in one cache."""
+        if not self.want.env:
+            return {}
+        cache = str(self.project.paths.wheels / f"built{self.kind}")
+        return {"PIP_CACHE_DIR": cache, "UV_CACHE_DIR": cache, **self.want.env}
 
     def make(self) -> Base:
         started = time.monotonic()
@@ -106,7 +120,9 @@ class _Making:
         """Wheels into the cache first, so that a kill while installing costs no download."""
         python = self.want.interpreter
         minor = re.match(r"\d+\.\d+", python.version)
-        wheels = self.project.paths.wheels / f"py{minor[0] if minor else ''}-{python.platform}"
+        wheels = self.project.paths.wheels / (
+            f"py{minor[0] if minor else ''}-{python.platform}{self.kind}"
+        )
         with lock.hold(
             wheels / "lock", f"fetching wheels for {self.want.profile}", wait=3600,
             on_wait=lambda who: self.emit(Said(f"waiting for the wheels: {who}")),

@@ -95,6 +95,8 @@ class _Writer:
         options = [part for url in indexes for part in ("--extra-index-url", url)]
         packages = render_all(profile.packages, self.values, f"{self.where}.packages")
         env = render_env(profile.install_env, self.values, f"{self.where}.install-env")
+        if env:  # pip would take a wheel that was built for another device
+            env = {"PIP_CACHE_DIR": str(self.hand / "pip"), **env}
         said = "".join(f"{key}={_q(text)} " for key, text in env.items())
         yield (
             f"{said}{python} -m pip wheel --wheel-dir {wheels} {_join([*options, *packages])}"
@@ -153,7 +155,8 @@ class _Writer:
             yield f"  rm -rf -- {' '.join(map(_pattern, recipe.clean))}"
         for at, argv in enumerate(recipe.toolchain):
             yield f"  {_join(render_all(argv, self.values, f'{job.where}.toolchain[{at}]'))}"
-        yield f"  {_join(render_all(recipe.command, self.values, f'{job.where}.command'))}\n)"
+        command = _join(render_all(recipe.command, self.values, f"{job.where}.command"))
+        yield f"  {command or ':'}\n)"
         outputs = _join([str(folder / name) for name in recipe.outputs])
         yield f"cp -RL -- {outputs} {_q(layer)}/"
 
