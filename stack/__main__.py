@@ -9,9 +9,15 @@ from stack import quick
 
 def main() -> int:
     """Run the command line and give the exit code."""
-    code = quick.answer(sys.argv[1:])
-    if code is not None:
-        return code
+    try:
+        code = quick.answer(sys.argv[1:])
+        if code is not None:
+            sys.stdout.flush()
+            return code
+    except OSError as wrong:
+        from stack import cli
+
+        return cli.output_failed(wrong)
     from stack import cli
 
     return cli.main(sys.argv[1:])

@@ -17,7 +17,7 @@ import msgspec
 from stack import __version__
 from stack.console import Color, Console, error_document
 from stack.context import Answer, Context
-from stack.errors import StackError, SystemFailure
+from stack.errors import StackError, SystemFailure, UsageError
 from stack.model.records import Result
 from stack.store import paths
 from stack.verbs import GROUPS
@@ -55,7 +55,7 @@ class Verbs(click.Group):
             from stack.model.line import near
 
             hint = near(args[0], self.list_commands(ctx), "stack --help")
-            raise click.UsageError(f"no verb `{args[0]}`; {hint}")
+            raise UsageError(f"no verb `{args[0]}`", hint=hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -122,6 +122,25 @@ add_global_flags(root)
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line; the exit code. Nothing below this function exits or prints errors."""
+    try:
+        code = _run(argv)
+        Console().flush()
+    except OSError as wrong:
+        return output_failed(wrong)
+    return code
+
+
+def output_failed(wrong: OSError) -> int:
+    """The exit code where stdout cannot be written: nobody reads it any more, or it is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still held back would fail once more
+    if isinstance(wrong, BrokenPipeError):
+        return 0
+    error = SystemFailure(f"stdout: {wrong.strerror}", hint=_system_hint(wrong))
+    Console().error(error)
+    return error.exit_code
+
+
+def _run(argv: Sequence[str]) -> int:
     flags = Flags()
     command = _verb_of(argv)
     console = Console()
@@ -150,12 +169,12 @@ def main(argv: Sequence[str]) -> int:
     except StackError as wrong:
         return _fail(wrong, flags, argv, command)
     except (KeyboardInterrupt, click.Abort):
-        console.say("interrupted; what was finished is kept")
-        return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
+        error = StackError("interrupted; what was finished is kept", hint="run it again to go on")
+        return _fail(error, flags, argv, command, code="interrupted", exit_code=INTERRUPTED)
     except OSError as wrong:
+        if isinstance(wrong, BrokenPipeError) and console.unread():
+            raise
+        console.flush()  # fails once more where it was stdout, which is another matter
         where = f"{wrong.filename}: " if wrong.filename else ""
         failure = SystemFailure(f"{where}{wrong.strerror or wrong}", hint=_system_hint(wrong))
         return _fail(failure, flags, argv, command)
@@ -166,7 +185,7 @@ def main(argv: Sequence[str]) -> int:
 def _context(flags: Flags, console: Console, argv: Sequence[str]) -> Context:
     folder = Path(flags.folder)
     if not folder.is_dir():
-        raise StackError(f"{folder}: no such folder")
+        raise UsageError(f"{folder}: no such folder", hint="-C DIR names a folder that exists")
     return Context(folder, console, tuple(argv))
 
 
@@ -175,23 +194,27 @@ def _verb_of(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def _usage(wrong: click.ClickException, hint: str) -> StackError:
-    from stack.errors import UsageError
-
     return UsageError(wrong.format_message().removesuffix("."), hint=hint)
 
 
-def _fail(error: StackError, flags: Flags, argv: Sequence[str], command: tuple[str, ...]) -> int:
+def _fail(
+    error: StackError, flags: Flags, argv: Sequence[str], command: tuple[str, ...], *,
+    code: str | None = None, exit_code: int | None = None,
+) -> int:
+    """Show an error; the exit code, which is the error's own unless another is given."""
     console = Console(flags.color)
+    exit_code = error.exit_code if exit_code is None else exit_code
     if flags.json or "--json" in argv:
         console.json(
             Result(
-                command=command, status="error", exit_code=error.exit_code,
-                data=getattr(error, "data", {}), errors=(error_document(error),),
+                command=command, status="error", exit_code=exit_code,
+                data=getattr(error, "data", {}),
+                errors=({**error_document(error), "code": code or error.code},),
             )
         )
     else:
         console.error(error)
-    return error.exit_code
+    return exit_code
 
 
 def _system_hint(wrong: OSError) -> str:
@@ -225,5 +248,4 @@ def _bug(wrong: Exception, flags: Flags, argv: Sequence[str], command: tuple[str
         f"a bug in stack: {type(wrong).__name__}: {wrong}", context=[f"traceback: {where}"],
         hint="please send that file with what you did",
     )
-    error.exit_code = BUG  # type: ignore[misc]
-    return _fail(error, flags, argv, command)
+    return _fail(error, flags, argv, command, code="bug", exit_code=BUG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,6 +46,16 @@ class Console:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+
+    def flush(self) -> None:
+        """Bring all data out; `OSError` where that cannot be done."""
+        sys.stdout.flush()
+
+    def unread(self) -> bool:
+        """Whether nobody reads stdout any more."""
+        poll = select.poll()
+        poll.register(1, select.POLLERR)
+        return bool(poll.poll(0))
 
     def say(self, text: str) -> None:
         """A message for the person; never data."""

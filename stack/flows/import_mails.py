@@ -78,6 +78,7 @@ def _import(
     taken = {member.name for member in series.patch}
     taken |= {name.removesuffix(".patch") for name in line_files(line.folder) or {}}
     for file, mail in read_mails(paths):
+        diff = parse_diff(mail.diff, file, first=mail.diff_line)
         twin = known.get(_key(mail)) or known.get(_digest(mail))
         if twin:
             if file not in placed:
@@ -89,7 +90,6 @@ def _import(
         name = unique(_name(file, mail), taken)
         taken.add(name)
         known |= {_key(mail): name, _digest(mail): name}
-        diff = parse_diff(mail.diff, file, first=mail.diff_line)
         placed[file] = Placed(
             file=file, name=name, subject=mail.subject, outcome=Outcome.NOT_TRIED, added=False
         )
@@ -171,7 +171,9 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             files += sorted(p for p in path.iterdir() if p.suffix in (".patch", ".mbox", ".eml"))
     for file in files:
         if not file.is_file():
-            raise BadPatch(f"{file}: no such file")
+            raise BadPatch(
+                f"{file}: no such file", hint="stack import --upstream NAME@REV PATH..."
+            )
     return files
 
 

@@ -93,7 +93,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             self.member(name)
         both = set(with_) & set(without)
         if both:
-            raise UsageError(f"`{min(both)}` stands in both --with and --without")
+            raise UsageError(
+                f"`{min(both)}` stands in both --with and --without", hint="give one of them"
+            )
         chosen = [
             member
             for member in self.patch

@@ -82,8 +82,9 @@ class Git:
     ) -> Completed:
         """Run `git ARGUMENTS` to its end.
 
-        Raises `GitError` when the exit code is not in `ok` (None takes any). With `user_config` the user's and the
-        system's configuration apply. `on_progress` is given stderr line by line as it comes.
+        Raises `GitError` when the exit code is not in `ok` (None takes any). With `user_config` the
+        user's and the system's configuration apply. `on_progress` is given stderr line by line as
+        it comes.
         """
         process = self._start(arguments, worktree, env, user_config)
         if on_progress is not None:
