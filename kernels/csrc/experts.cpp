@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Routed experts on a CPU: pairs of token and slot are sorted by expert, then threads take blocks
+// of rows, first of gate and up, then of down, where a block's sum over all experts stays with
+// one thread. Tensors are checked in Python before they come here.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "rows.hpp"
+#include "u4moe_core.hpp"
+
+namespace {
+
+using at::Tensor;
+using u4moe::DotCall;
+using u4moe::RowKernels;
+
+constexpr std::int64_t kBlockRows = 32;
+constexpr std::int64_t kTokensAtOnce = 64;
+
+bool processor_has(const RowKernels* kernels) {
+  if (kernels == nullptr) return false;
+#if defined(__x86_64__)
+  if (kernels == u4moe::avx512_kernels()) return __builtin_cpu_supports("avx512f");
+  if (kernels == u4moe::avx2_kernels()) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+  }
+#endif
+  return true;
+}
+
+const RowKernels* best_kernels() {
+  for (const RowKernels* kernels : {u4moe::avx512_kernels(), u4moe::avx2_kernels()}) {
+    if (processor_has(kernels)) return kernels;
+  }
+  return u4moe::portable_kernels();
+}
+
+std::atomic<const RowKernels*>& chosen_kernels() {
+  static std::atomic<const RowKernels*> chosen{best_kernels()};
+  return chosen;
+}
+
+std::string isa(const std::string& name) {
+  if (name == "auto") {
+    chosen_kernels() = best_kernels();
+  } else if (!name.empty()) {
+    const RowKernels* wanted = nullptr;
+    for (const RowKernels* kernels :
+         {u4moe::avx512_kernels(), u4moe::avx2_kernels(), u4moe::portable_kernels()}) {
+      if (processor_has(kernels) && name == kernels->name) wanted = kernels;
+    }
+    TORCH_CHECK(wanted != nullptr, "this processor or build has no kernels named ", name);
+    chosen_kernels() = wanted;
+  }
+  return chosen_kernels().load()->name;
+}
+
+// The pairs (token * topk + slot) of one expert.
+struct Chosen {
+  std::int64_t expert;
+  std::vector<std::int64_t> pairs;
+};
+
+std::vector<Chosen> by_expert(const Tensor& ids, std::int64_t experts) {
+  const Tensor wide = ids.to(at::kLong);
+  const std::int64_t* id = wide.const_data_ptr<std::int64_t>();
+  std::vector<std::int64_t> place(experts, -1);
+  std::vector<Chosen> chosen;
+  for (std::int64_t pair = 0; pair < wide.numel(); ++pair) {
+    if (id[pair] < 0) continue;
+    TORCH_CHECK_INDEX(id[pair] < experts, "topk_ids names expert ", id[pair], " of ", experts);
+    if (place[id[pair]] < 0) {
+      place[id[pair]] = static_cast<std::int64_t>(chosen.size());
+      chosen.push_back({id[pair], {}});
+    }
+    chosen[place[id[pair]]].pairs.push_back(pair);
+  }
+  return chosen;
+}
+
+// Activations in the order that the row kernels want, one row of the result each.
+Tensor arrange(const Tensor& x, const RowKernels& kernels) {
+  const std::int64_t k = x.size(1);
+  Tensor out = at::empty({x.size(0), kernels.arranged_size(k)}, x.options());
+  const float* from = x.const_data_ptr<float>();
+  float* to = out.data_ptr<float>();
+  at::parallel_for(0, x.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      kernels.arrange(from + row * k, to + row * out.size(1), k);
+    }
+  });
+  return out;
+}
+
+// One projection's weights and what its row kernels need.
+struct Projection {
+  const RowKernels& kernels;
+  const std::uint8_t* weights;
+  const std::uint16_t* scales;
+  bool scales_bf16;
+  std::int64_t rows, k, group;
+
+  Projection(const RowKernels& kernels, const Tensor& w, const Tensor& s, std::int64_t group)
+      : kernels(kernels),
+        weights(w.const_data_ptr<std::uint8_t>()),
+        scales(static_cast<const std::uint16_t*>(s.const_data_ptr())),
+        scales_bf16(s.scalar_type() == at::kBFloat16),
+        rows(w.size(1)),
+        k(w.size(2) * 2),
+        group(group) {}
+
+  void dot(std::int64_t expert, std::int64_t first, std::int64_t count,
+           const std::vector<const float*>& x, float* scale_buffer, float* out) const {
+    const std::int64_t row = expert * rows + first;
+    kernels.dot(DotCall{weights + row * k / 2, scales + row * (k / group), scales_bf16, count, k,
+                        group, x.data(), static_cast<std::int64_t>(x.size()), scale_buffer, out,
+                        kBlockRows});
+  }
+};
+
+struct Buffers {
+  std::vector<const float*> x;
+  std::vector<float> scales, first, second;
+
+  Buffers(std::int64_t k, std::int64_t group)
+      : scales(u4moe::kRowsAtOnce * (k / group)),
+        first(kTokensAtOnce * kBlockRows),
+        second(kTokensAtOnce * kBlockRows) {}
+};
+
+// Calls work(buffers, expert, pairs, count) for runs of at most kTokensAtOnce pairs.
+template <typename Work>
+void in_runs(const Chosen& chosen, const Work& work) {
+  const std::int64_t total = static_cast<std::int64_t>(chosen.pairs.size());
+  for (std::int64_t at = 0; at < total; at += kTokensAtOnce) {
+    work(chosen.pairs.data() + at, std::min(kTokensAtOnce, total - at));
+  }
+}
+
+void gate_up(const Projection& w13, const std::vector<Chosen>& chosen, const Tensor& x,
+             std::int64_t topk, Tensor& act) {
+  const std::int64_t inter = act.size(1);
+  const std::int64_t blocks = (inter + kBlockRows - 1) / kBlockRows;
+  const std::int64_t x_stride = x.size(1);
+  const float* x_at = x.const_data_ptr<float>();
+  float* act_at = act.data_ptr<float>();
+  const std::int64_t tasks = static_cast<std::int64_t>(chosen.size()) * blocks;
+  at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
+    Buffers buffers(w13.k, w13.group);
+    for (std::int64_t task = begin; task < end; ++task) {
+      const Chosen& mine = chosen[task / blocks];
+      const std::int64_t first = task % blocks * kBlockRows;
+      const std::int64_t count = std::min(kBlockRows, inter - first);
+      in_runs(mine, [&](const std::int64_t* pairs, std::int64_t run) {
+        buffers.x.clear();
+        for (std::int64_t t = 0; t < run; ++t) {
+          buffers.x.push_back(x_at + pairs[t] / topk * x_stride);
+        }
+        float* scales = buffers.scales.data();
+        w13.dot(mine.expert, first, count, buffers.x, scales, buffers.first.data());
+        w13.dot(mine.expert, inter + first, count, buffers.x, scales, buffers.second.data());
+        for (std::int64_t t = 0; t < run; ++t) {
+          for (std::int64_t r = 0; r < count; ++r) {
+            const std::int64_t at = t * kBlockRows + r;
+            act_at[pairs[t] * inter + first + r] =
+                u4moe::silu_mul(buffers.first[at], buffers.second[at],
+                                [](float v) { return std::exp(v); });
+          }
+        }
+      });
+    }
+  });
+}
+
+void down(const Projection& w2, const std::vector<Chosen>& chosen, const Tensor& act,
+          const Tensor& route, std::int64_t topk, Tensor& sum) {
+  const std::int64_t hidden = sum.size(1);
+  const std::int64_t blocks = (hidden + kBlockRows - 1) / kBlockRows;
+  const std::int64_t act_stride = act.size(1);
+  const float* act_at = act.const_data_ptr<float>();
+  const float* route_at = route.const_data_ptr<float>();
+  float* sum_at = sum.data_ptr<float>();
+  at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    Buffers buffers(w2.k, w2.group);
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t first = block * kBlockRows;
+      const std::int64_t count = std::min(kBlockRows, hidden - first);
+      for (const Chosen& mine : chosen) {
+        in_runs(mine, [&](const std::int64_t* pairs, std::int64_t run) {
+          buffers.x.clear();
+          for (std::int64_t t = 0; t < run; ++t) {
+            buffers.x.push_back(act_at + pairs[t] * act_stride);
+          }
+          w2.dot(mine.expert, first, count, buffers.x, buffers.scales.data(),
+                 buffers.first.data());
+          for (std::int64_t t = 0; t < run; ++t) {
+            float* to = sum_at + pairs[t] / topk * hidden + first;
+            for (std::int64_t r = 0; r < count; ++r) {
+              to[r] += route_at[pairs[t]] * buffers.first[t * kBlockRows + r];
+            }
+          }
+        });
+      }
+    }
+  });
+}
+
+void fused_experts(Tensor out, const Tensor& hidden_states, const Tensor& w13, const Tensor& s13,
+                   const Tensor& w2, const Tensor& s2, const Tensor& topk_weights,
+                   const Tensor& topk_ids, std::int64_t group) {
+  const RowKernels* picked = chosen_kernels().load();
+  const RowKernels& kernels = picked->takes_group(group) ? *picked : *u4moe::portable_kernels();
+  const std::int64_t topk = topk_ids.size(1);
+  const std::vector<Chosen> chosen = by_expert(topk_ids, w13.size(0));
+  const Tensor x = arrange(hidden_states.to(at::kFloat), kernels);
+  // Skipped pairs keep what stands here; zeros keep them harmless.
+  Tensor act = at::zeros({topk_ids.numel(), w13.size(1) / 2}, x.options());
+  gate_up(Projection(kernels, w13, s13, group), chosen, x, topk, act);
+  act = arrange(act, kernels);
+  Tensor sum = at::zeros({out.size(0), out.size(1)}, x.options());
+  down(Projection(kernels, w2, s2, group), chosen, act, topk_weights.to(at::kFloat), topk, sum);
+  out.copy_(sum);
+}
+
+}  // namespace
+
+TORCH_LIBRARY(u4moe_cpu, m) {
+  m.def(
+      "fused_experts(Tensor(a!) out, Tensor hidden_states, Tensor w13, Tensor s13, Tensor w2, "
+      "Tensor s2, Tensor topk_weights, Tensor topk_ids, int group) -> ()");
+  m.def("isa(str name) -> str");
+}
+
+TORCH_LIBRARY_IMPL(u4moe_cpu, CPU, m) { m.impl("fused_experts", &fused_experts); }
+
+TORCH_LIBRARY_IMPL(u4moe_cpu, CompositeExplicitAutograd, m) { m.impl("isa", &isa); }
