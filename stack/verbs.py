@@ -27,6 +27,11 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Serve": {
         "build": "Make the environment of a profile and a layer per prefix",
+        "use": "Make a profile run a prefix of a line from now on",
+        "rollback": "Make a profile run again what it ran before",
+        "run": "Run a command in a prefix",
+        "install": "Put a layer into an environment of your own, or take it out",
+        "capture": "Make a patch of the edits in an installed package",
     },
     "Prove": {
         "verify": "Measure each patch against the prefix before it",

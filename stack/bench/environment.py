@@ -37,6 +37,12 @@ def machine_part(outer: Mapping[str, str]) -> dict[str, str]:
     return {name: outer[name] for name in sorted(outer) if _MACHINE.fullmatch(name)}
 
 
+def caches(root: Path) -> dict[str, str]:
+    """The compile caches of engines below `root`; not the folders that a person has for more."""
+    shared = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME")
+    return {name: str(root / folder) for name, folder in _CACHES.items() if name not in shared}
+
+
 def left_out(outer: Mapping[str, str], knobs: Iterable[str]) -> list[str]:
     """Switches of the caller's environment that no trial will see."""
     return sorted(

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import Locked, StackError
-from stack.flows import environment
+from stack.flows import environment, serve
 from stack.flows.events import Emit, Said
 from stack.flows.prefixes import replayed
 from stack.flows.transaction import writing
@@ -61,6 +61,8 @@ def _garbage(project: Project, emit: Emit) -> Iterator[Garbage]:
         if base.name not in keys:
             yield _of(project, base, "no profile wants this base any more")
     trees = _wanted_trees(project, emit)
+    if trees is not None:
+        trees |= serve.trees(project)
     for folder in sorted(paths.layers.glob("*/")):
         if not any(folder.name.startswith(f"{key}-") for key in keys):
             yield _of(project, folder, "its base is gone")

@@ -68,7 +68,7 @@ def make(
     with atomic.new_folder(path) as staging:
         shadow = Shadow(base.site_packages, line.odb, staging, path)
         shadow.fill(packages, inside)
-    _probe(base, path, shadow.files, packages)
+    probe(base.python, path, shadow.files, packages, {"PYTHONPATH": str(path)})
     record = LayerRecord(
         tree=prefix.tree, base=base.key, packages=tuple(packages), files=shadow.files,
         outside=tuple(outside), links=shadow.links, probed=True,
@@ -93,8 +93,14 @@ def check_packages(base: Base, packages: Sequence[str], upstream: str) -> None:
             )
 
 
-def _probe(base: Base, path: Path, files: Mapping[str, str], packages: Sequence[str]) -> None:
-    """Have the base's Python say which files a process and its worker load with the layer."""
+def probe(
+    python: Path, path: Path, files: Mapping[str, str], packages: Sequence[str],
+    env: Mapping[str, str],
+) -> None:
+    """Have an environment's Python say which files a process and its worker load with `env`.
+
+    Raises `BuildFailed` where they are not those of the layer at `path`.
+    """
     expected: dict[str, str | None] = {name: digest or None for name, digest in files.items()}
     for package in packages:
         name = f"{import_name(package)}/__init__.py"
@@ -104,8 +110,8 @@ def _probe(base: Base, path: Path, files: Mapping[str, str], packages: Sequence[
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     with tempfile.TemporaryDirectory() as empty:
         code, out, err = process.capture(
-            [str(base.python), "-P", str(PROBE), "-"], cwd=Path(empty), timeout=120,
-            env={**kept, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"},
+            [str(python), "-P", str(PROBE), "-"], cwd=Path(empty), timeout=120,
+            env={**kept, **env, "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=msgspec.json.encode(expected),
         )
     if code == 0:
@@ -115,7 +121,7 @@ def _probe(base: Base, path: Path, files: Mapping[str, str], packages: Sequence[
     except (msgspec.DecodeError, KeyError, TypeError):
         last = err.decode("utf-8", "replace").strip().splitlines()[-4:]
         raise BuildFailed(
-            f"{path}: {base.python} could not say which files it loads", context=last,
+            f"{path}: {python} could not say which files it loads", context=last,
             hint="stack build --fresh, if that Python is damaged",
         ) from None
     raise BuildFailed(
@@ -126,6 +132,14 @@ def _probe(base: Base, path: Path, files: Mapping[str, str], packages: Sequence[
 
 def _intact(path: Path, record: LayerRecord) -> bool:
     """Whether a layer holds exactly what its record says: no link replaced, no file edited."""
+    return not edited(path, record.files, record.links)
+
+
+def edited(path: Path, files: Mapping[str, str], expected_links: int) -> list[str]:
+    """The files of a layer that are not as it was made, by path; `(gone)` and `(added)` behind.
+
+    `files` are its patched files by sha256, `expected_links` how many links it was made with.
+    """
     found: dict[str, str] = {}
     links = 0
     for folder, folders, names in os.walk(path):
@@ -137,8 +151,16 @@ def _intact(path: Path, record: LayerRecord) -> bool:
             elif name in names:
                 digest = hashlib.sha256(at.read_bytes()).hexdigest()
                 found[at.relative_to(path).as_posix()] = digest
-    expected = {name: digest for name, digest in record.files.items() if digest}
-    return found == expected and links == record.links
+    expected = {name: digest for name, digest in files.items() if digest}
+    wrong = [f"{name} (gone)" for name in expected.keys() - found.keys()]
+    for name, digest in found.items():
+        if name not in expected:
+            wrong.append(f"{name} (added)")
+        elif digest != expected[name]:
+            wrong.append(name)
+    if links != expected_links and not wrong:
+        wrong.append(f"{path.name} ({links} links, was {expected_links})")
+    return sorted(wrong)
 
 
 def _record(path: Path) -> Path:

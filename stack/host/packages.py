@@ -76,12 +76,14 @@ def torch_build(site_packages: Path) -> str | None:
 
 
 def edited(
-    site_packages: Path, packages: Sequence[str], records: Mapping[str, str]
+    site_packages: Path, packages: Sequence[str], records: Mapping[str, str], *,
+    since: float | None = None,
 ) -> list[str]:
     """Files of import `packages` that are not what was installed, as paths in site-packages.
 
     `records` are the RECORD digests of the time of installation. A file counts when its content
-    differs, when it is gone, or when nobody installed it; `__pycache__` does not count.
+    differs, when it is gone, or when nobody installed it; `__pycache__` does not count. With
+    `since` (seconds since the epoch) only files whose inode changed after it are read.
     """
     wrong: list[str] = []
     expected: dict[str, str] = {}
@@ -97,7 +99,9 @@ def edited(
         else:
             expected |= _listed(data, packages)
     with ThreadPoolExecutor(max_workers=2) as pool:  # hashing runs outside of the interpreter lock
-        checked = pool.map(lambda item: _compare(site_packages, *item), expected.items())
+        checked = pool.map(
+            lambda item: _compare(site_packages, *item, since=since), expected.items()
+        )
         wrong += [text for text in checked if text]
     for package in packages:
         folder = site_packages / package
@@ -107,6 +111,38 @@ def edited(
                 if name not in expected and "__pycache__" not in Path(name).parts:
                     wrong.append(f"{name} (added)")
     return sorted(wrong)
+
+
+def listed(dist_info: Path, packages: Sequence[str]) -> dict[str, str]:
+    """The files of import `packages` in a RECORD: path to urlsafe base64 of the sha256."""
+    try:
+        return _listed((dist_info / RECORD).read_bytes(), packages)
+    except FileNotFoundError:
+        return {}
+
+
+def owner(site_packages: Path, package: str) -> Path | None:
+    """The `.dist-info` folder of the distribution that brought an import package.
+
+    The one whose RECORD lists the most files of it; for an installation without such files (an
+    editable one) the one that its `top_level.txt` names.
+    """
+    best: tuple[int, Path] | None = None
+    for record in sorted(site_packages.glob(f"*.dist-info/{RECORD}")):
+        count = record.read_bytes().count(b"\n" + package.encode() + b"/")
+        if count and (best is None or count > best[0]):
+            best = count, record.parent
+    if best is not None:
+        return best[1]
+    for names in sorted(site_packages.glob("*.dist-info/top_level.txt")):
+        if package in names.read_text(encoding="utf-8").split():
+            return names.parent
+    return None
+
+
+def version_of(dist_info: Path) -> str:
+    """The version of a distribution, from the name of its `.dist-info` folder."""
+    return dist_info.name.removesuffix(".dist-info").partition("-")[2]
 
 
 def _listed(record: bytes, packages: Sequence[str]) -> dict[str, str]:
@@ -122,8 +158,12 @@ def _listed(record: bytes, packages: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _compare(site_packages: Path, name: str, digest: str) -> str | None:
+def _compare(
+    site_packages: Path, name: str, digest: str, *, since: float | None = None
+) -> str | None:
     try:
+        if since is not None and (site_packages / name).stat().st_ctime <= since:
+            return None
         with open(site_packages / name, "rb") as file:
             found = hashlib.file_digest(file, "sha256").digest()
     except (FileNotFoundError, NotADirectoryError):

@@ -7,9 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -58,6 +60,26 @@ def capture(
             f"`{argv[0]}` is not installed", hint="stack doctor names what is missing"
         ) from None
     return done.returncode, done.stdout, done.stderr
+
+
+def become(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> NoReturn:
+    """Replace this process by a program: signals, input, output and exit code are its own.
+
+    Looked for on the PATH of `env`; `MissingTool` where it is not there.
+    """
+    name = str(cwd.absolute() / argv[0]) if os.sep in argv[0] else argv[0]
+    program = shutil.which(name, path=env.get("PATH", os.defpath))
+    if program is None:
+        raise MissingTool(
+            f"`{argv[0]}` is neither in the environment nor on PATH",
+            hint="stack run -- COMMAND; name the package that brings it in the profile",
+        )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for kept in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs do not expect it
+        signal.signal(kept, signal.SIG_DFL)
+    os.chdir(cwd)  # nothing of ours runs after this
+    os.execve(program, list(argv), dict(env))  # noqa: S606 - the user's own command
 
 
 def run(

@@ -1,0 +1,30 @@
+"""`stack rollback`: a profile runs again what it ran before."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from stack.console import Console
+from stack.context import Answer, Context, Verb
+from stack.flows import serve as flow
+
+
+@click.command(short_help="Make a profile run again what it ran before")
+@click.option("--profile", metavar="NAME", help="A profile of stack.toml [default: its default]")
+def command(profile: str | None) -> Verb:
+    """Make a profile run again what it ran before the last `stack use`; again for the one before.
+
+    Nothing is built: one link is renamed.
+    """
+
+    def run(ctx: Context) -> Answer:
+        left, now = flow.rollback(ctx.project, profile)
+
+        def show(console: Console) -> None:
+            console.say(f"profile {now.profile} runs {now.chosen()} again, no more {left.chosen()}")
+
+        data = {"left": msgspec.to_builtins(left), "serving": msgspec.to_builtins(now)}
+        return Answer(data=data, show=show)
+
+    return run

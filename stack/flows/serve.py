@@ -1,0 +1,318 @@
+"""Which prefix a profile's environment runs: choose it, go back, and run a command in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import msgspec
+
+from stack.bench.environment import caches
+from stack.bench.render import render_env
+from stack.errors import StateError, UsageError
+from stack.flows import environment, jobs, layers, recipes
+from stack.flows.environment import Base
+from stack.flows.events import Emit, Said
+from stack.flows.prefixes import Prefix, Replayed, replayed
+from stack.flows.shadow import import_name
+from stack.flows.sources import of_tree
+from stack.model.build import LayerRecord
+from stack.model.line import Member
+from stack.model.serving import SERVING_SCHEMA, ServedLayer, Serving
+from stack.model.settings import Profile
+from stack.store import atomic, lock
+from stack.store.project import Line, Project
+
+CURRENT = "current"
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """A command with the environment in which it runs a prefix."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    serving: Serving
+
+
+def parse(text: str) -> tuple[str, str | None]:
+    """`LINE[:PATCH]`: the line, and None for all of it; "" behind the colon is its base."""
+    line, colon, patch = text.partition(":")
+    return line, patch if colon else None
+
+
+def members_of(line: Line, patch: str | None) -> Sequence[Member]:
+    """The patches of a prefix; `UsageError` for a patch that the line does not have."""
+    if patch == "":
+        return ()
+    return line.series.select(to=patch)
+
+
+def use(
+    project: Project, text: str, emit: Emit, *, profile: str | None = None
+) -> tuple[Serving, bool]:
+    """Make a profile run a prefix from now on; what it runs, and whether that is new.
+
+    Everything is made first; the switch is one link, renamed. Processes that run keep what they
+    were started with. Raises `Conflict`, `BuildFailed`, and `StateError` without a built base.
+    """
+    name, _ = project.profile(profile)
+    made = choose(project, name, text, emit)
+    with _switching(project, name):
+        now = current(project, name)
+        if now is not None and _same(now, made):
+            return now, False
+        folder = _folder(project, name)
+        number = 1 + max((int(path.stem) for path in folder.glob("[0-9]*.json")), default=0)
+        made = msgspec.structs.replace(
+            made, number=number, previous=now.number if now else None
+        )
+        atomic.write(folder / f"{number}.json", msgspec.json.encode(made))
+        atomic.replace_link(folder / CURRENT, f"{number}.json")
+    return made, True
+
+
+def rollback(project: Project, profile: str | None = None) -> tuple[Serving, Serving]:
+    """Make a profile run again what it ran before; what it left, and what it runs now."""
+    name, _ = project.profile(profile)
+    with _switching(project, name):
+        now = current(project, name)
+        if now is None or now.previous is None:
+            raise StateError(
+                f"profile {name}: nothing was in use before"
+                + (f" {now.chosen()}" if now else ""),
+                hint="stack use LINE[:PATCH]",
+            )
+        before = read(project, name, f"{now.previous}.json")
+        if before is None:
+            raise StateError(f"profile {name}: the record of number {now.previous} is gone",
+                             hint="stack use LINE[:PATCH]")
+        refuse_gone(project, before)
+        atomic.replace_link(_folder(project, name) / CURRENT, f"{before.number}.json")
+    return now, before
+
+
+def launch(
+    project: Project, argv: Sequence[str], emit: Emit, *, profile: str | None = None,
+    line: str | None = None, switched_on: bool = False, outer: Mapping[str, str], folder: Path,
+) -> Launch:
+    """A command in the prefix that `line` names, in the one in use, or in the whole profile.
+
+    The environment's programs come first on PATH, its layers first on PYTHONPATH. Compile caches
+    are those of the prefix unless `outer` names others. With `switched_on` the `env` of its patches
+    is set where `outer` does not set it.
+    """
+    name, settings = project.profile(profile)
+    serving = None if line else current(project, name)
+    if serving is not None:
+        refuse_gone(project, serving)
+    else:
+        serving = choose(project, name, line, emit)
+    base = base_of(project, name, settings)
+    values = environment.values(project, base, name)
+    env = {key: text for key, text in outer.items() if key not in ("PYTHONHOME", "PYTHONSTARTUP")}
+    wanted = render_env(settings.env, values, f"stack.toml: profile.{name}.env")
+    wanted |= dict(serving.env) if switched_on else {}
+    store = project.paths.engine_caches / f"run-{_key(serving)}"
+    for key, text in {**wanted, **caches(store)}.items():
+        env.setdefault(key, text)
+    paths = [str(project.paths.layers / one.place) for one in serving.layers]
+    paths += [outer["PYTHONPATH"]] if outer.get("PYTHONPATH") else []
+    env["PATH"] = os.pathsep.join([str(base.python.parent), outer.get("PATH", os.defpath)])
+    env |= {"PYTHONPATH": os.pathsep.join(paths), "VIRTUAL_ENV": str(base.venv)}
+    _warn_of_shadow(project, serving, argv, env, folder, emit)
+    return Launch(argv=tuple(argv), env=env, serving=serving)
+
+
+def choose(project: Project, name: str, text: str | None, emit: Emit) -> Serving:
+    """The layers of a profile with one of its lines at a prefix, made if need be.
+
+    Without `text` every line is whole. A line of the profile's upstreams may be named that is not
+    one of its own.
+    """
+    profile = project.settings.profile[name]
+    lines = [project.find(one) for one in profile.lines]
+    line, patch = parse(text) if text else (None, None)
+    chosen = project.find(line) if line else lines[0] if lines else None
+    if chosen is None:
+        raise UsageError(f"profile {name} has no lines", hint=f"lines = [...] in [profile.{name}]")
+    if chosen.series.upstream not in [one.series.upstream for one in lines]:
+        raise UsageError(
+            f"profile {name} has no line of {chosen.series.upstream}",
+            hint=f"its lines: {', '.join(one.id for one in lines) or 'none'}; --profile NAME",
+        )
+    base = base_of(project, name, profile)
+    packages = {
+        import_name(path)
+        for one in lines
+        for path in project.settings.upstream[one.series.upstream].packages
+    }
+    environment.refuse_edited(base, sorted(packages), name)
+    listed = jobs.jobs(project, name, profile)
+    found: list[ServedLayer] = []
+    env: dict[str, str] = {}
+    for one in lines:
+        mine = chosen if one.series.upstream == chosen.series.upstream else one
+        members = members_of(mine, patch if mine is chosen else None)
+        with replayed(project, mine, members, emit) as replay:
+            job = jobs.job_of(listed, one)
+            found.append(_layer(project, base, mine, replay, job, emit, name))
+        for member in members:
+            env |= {} if member.kind == "diagnostic" else dict(member.env)
+    for job in listed:
+        if job.line is None:
+            _, layer, _ = recipes.own_layer(project, base, job, emit)
+            found.append(_served(project, f"recipe/{job.name}", None, layer))
+    return Serving(
+        schema=SERVING_SCHEMA, number=0, previous=None, profile=name, base=base.key,
+        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), line=chosen.id,
+        patch=next(one.patch for one in found if one.line == chosen.id), layers=tuple(found),
+        env=env,
+    )
+
+
+def _layer(
+    project: Project, base: Base, line: Line, replay: Replayed, job: jobs.Job | None, emit: Emit,
+    profile: str,
+) -> ServedLayer:
+    prefix: Prefix = replay.prefixes[-1]
+    if job is not None:
+        tools = jobs.tools_of(project, base, job)
+        source = of_tree(replay.odb, prefix.tree, job.recipe.reads, job.where)
+        layer, _ = recipes.ensure(project, base, job, tools, source, emit)
+        return _served(project, line.id, prefix.name, layer)
+    packages = project.settings.upstream[line.series.upstream].packages
+    layers.check_packages(base, packages, line.series.upstream)
+    found = layers.find(project, base, prefix.tree, packages)
+    if found is None:
+        _refuse_edits(project, layers.place(project, base, prefix.tree), line)
+        with environment.building(project, profile):
+            found = layers.find(project, base, prefix.tree, packages) or layers.make(
+                project, base, replay, prefix, packages
+            )
+    return _served(project, line.id, prefix.name, found)
+
+
+def _refuse_edits(project: Project, path: Path, line: Line) -> None:
+    """Raise `StateError` where making a layer again would lose edits that somebody made in it."""
+    try:
+        record = msgspec.json.decode(
+            path.with_name(f"{path.name}.json").read_bytes(), type=LayerRecord
+        )
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return
+    wrong = layers.edited(path, record.files, record.links) if path.is_dir() else []
+    if wrong:
+        raise StateError(
+            f"{project.shown(path)}: edited since it was made", context=wrong[:20],
+            hint=f"stack capture --line {line.id} NAME makes a patch of it; stack build makes the "
+            "layer again without the edits",
+        )
+
+
+def _served(project: Project, line: str, patch: str | None, layer: layers.Layer) -> ServedLayer:
+    place = layer.path.relative_to(project.paths.layers).as_posix()
+    return ServedLayer(line=line, patch=patch, tree=layer.tree, place=place)
+
+
+def base_of(project: Project, name: str, profile: Profile) -> Base:
+    """The profile's base environment; `StateError` where it is not built."""
+    base = environment.find(project, environment.wanted(project, name, profile))
+    if base is None:
+        raise StateError(
+            f"profile {name} has no environment yet", hint=f"stack build --profile {name}"
+        )
+    return base
+
+
+def current(project: Project, profile: str) -> Serving | None:
+    """What a profile runs; None where nothing was chosen."""
+    return read(project, profile, CURRENT)
+
+
+def read(project: Project, profile: str, name: str) -> Serving | None:
+    """A record of what a profile ran, by number or as the current one."""
+    path = _folder(project, profile) / name
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Serving)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as wrong:
+        raise StateError(
+            f"{project.shown(path)}: damaged: {wrong}", hint="stack use LINE[:PATCH] writes another"
+        ) from None
+
+
+def refuse_gone(project: Project, serving: Serving) -> None:
+    """Raise `StateError` where a layer of what was chosen stands no more, or its base does not."""
+    again = f"stack use {serving.chosen()} --profile {serving.profile}"
+    profile = project.settings.profile.get(serving.profile)
+    if profile is None or base_of(project, serving.profile, profile).key != serving.base:
+        raise StateError(
+            f"profile {serving.profile}: its environment was made again since {serving.chosen()} "
+            "was chosen", hint=again,
+        )
+    for one in serving.layers:
+        path = project.paths.layers / one.place
+        if not path.is_dir() or not path.with_name(f"{path.name}.json").exists():
+            raise StateError(
+                f"profile {serving.profile}: the layer of {one.line} is gone",
+                context=[project.shown(path)], hint=again,
+            )
+
+
+def profiles(project: Project) -> list[str]:
+    """The profiles for which something was chosen."""
+    return sorted(path.parent.name for path in _active(project).glob(f"*/{CURRENT}"))
+
+
+def trees(project: Project) -> set[str]:
+    """The layers, by the name of their folder, that some choice of a profile still names."""
+    found: set[str] = set()
+    for path in _active(project).glob("*/[0-9]*.json"):
+        serving = read(project, path.parent.name, path.name)
+        found |= {Path(one.place).name for one in serving.layers} if serving else set()
+    return found
+
+
+def _active(project: Project) -> Path:
+    return project.paths.state / "active"
+
+
+def _folder(project: Project, profile: str) -> Path:
+    return _active(project) / profile
+
+
+def _switching(project: Project, profile: str) -> AbstractContextManager[None]:
+    project.paths.ensure_state()
+    folder = _folder(project, profile)
+    folder.mkdir(parents=True, exist_ok=True)
+    return lock.hold(folder / "lock", f"stack use --profile {profile}", wait=10)
+
+
+def _same(one: Serving, other: Serving) -> bool:
+    said = ("base", "line", "patch", "layers", "env")
+    return all(getattr(one, name) == getattr(other, name) for name in said)
+
+
+def _key(serving: Serving) -> str:
+    text = "\n".join([serving.base, *(one.place for one in serving.layers)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _warn_of_shadow(
+    project: Project, serving: Serving, argv: Sequence[str], env: Mapping[str, str], folder: Path,
+    emit: Emit,
+) -> None:
+    """Python looks for modules in the working folder first, before any layer."""
+    if not Path(argv[0]).name.startswith("python") or "PYTHONSAFEPATH" in env or "-P" in argv:
+        return
+    for one in serving.layers:
+        upstream = project.settings.upstream.get(one.line.partition("/")[0])
+        for name in map(import_name, upstream.packages if upstream else ()):
+            if (folder / name / "__init__.py").exists():
+                text = f"./{name} may be imported instead of the layer; run it from another folder"
+                emit(Said(text, warning=True))
