@@ -111,7 +111,10 @@ class Comparing:
         if gate is not None and not gate.ran:
             if side == "after" or gate.outcome.startswith("quality:"):
                 return _state(gate)
-            return _state(self._ask(side, "warm-up"))
+            warm_up = self._ask(side, "warm-up")
+            # A damaged heap crashes one time and hangs the next: the crash tells more.
+            hung = warm_up.outcome.startswith("stalled:")
+            return _state(gate if hung else warm_up)
         return _state(self._ask(side, "warm-up", twice=True))
 
     def _unblocked(self, before: Arm, judgement: Judgement) -> Found:

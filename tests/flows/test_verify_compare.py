@@ -146,6 +146,18 @@ def test_an_engine_that_runs_only_with_the_patch_is_unblocked(lab: Lab) -> None:
     assert lab.trials == list(found.trials)
 
 
+@pytest.mark.parametrize("hangs", ["gate", "bench"])
+def test_of_a_crash_and_a_hang_the_crash_is_the_cause(lab: Lab, hangs: str) -> None:
+    text = f"import sys, time\nprint('x', flush=True)\nif sys.argv[1] == '{hangs}': time.sleep(60)\n"
+    asked = lab.asked(text + CRASH, behaves(), stall=1.0)
+    assert asked.bench.gate is not None
+    gate = msgspec.structs.replace(asked.bench.gate, stall=1.0)
+    bench = msgspec.structs.replace(asked.bench, gate=gate)
+    found = lab.compare(msgspec.structs.replace(asked, bench=bench))
+    assert found.judgement.verdict == "UNBLOCKED"
+    assert found.judgement.cause == "Fatal Python error: Segmentation fault"
+
+
 def test_pairs_alternate_and_a_clear_difference_is_told(lab: Lab) -> None:
     found = lab.compare(lab.asked(behaves("100.0"), behaves("110.0")))
     assert (found.judgement.verdict, found.judgement.pairs) == ("FASTER", 3)
