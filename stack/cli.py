@@ -65,7 +65,7 @@ class Verbs(click.Group):
 
 
 def _module(verb: str) -> str:
-    return {"import": "import_"}.get(verb, verb)
+    return {"import": "import_"}.get(verb, verb.replace("-", "_"))
 
 
 def add_global_flags(command: click.Command) -> None:

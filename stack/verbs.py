@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "forecast": "Say what a rebase would meet, without touching anything",
         "rebase": "Carry a line to another commit",
         "resolve": "Answer conflict regions, and tend the memory of answers",
+        "range-diff": "Compare the patches of two lines",
     },
     "Serve": {
         "build": "Make the environment of a profile and a layer per prefix",

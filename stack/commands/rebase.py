@@ -13,6 +13,7 @@ from stack.context import Answer, Context, Verb
 from stack.errors import Conflict, UsageError
 from stack.flows import rebase as flow
 from stack.flows import rebase_tree
+from stack.model.outcome import Outcome
 from stack.model.rebase import Rebase
 from stack.store.project import Project
 
@@ -176,5 +177,14 @@ def _show(console: Console, done: flow.Rebased) -> None:
         console.say(f"parked patches that came along: {', '.join(done.parked)}")
     if done.left:
         console.say(f"parked patches left behind: {', '.join(done.left)}")
+    changed = [
+        one.name for one in state.done if one.outcome is Outcome.MODIFIED and not one.dropped
+    ]
+    if changed and not done.dry_run:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        console.say(
+            f"changed by the merge: {changed[0]}{more}; stack range-diff "
+            f"{state.source}:{changed[0]} {state.target}:{changed[0]}"
+        )
     if not done.dry_run:
         console.say(f"next: stack apply --line {state.target}")
