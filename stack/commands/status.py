@@ -8,7 +8,11 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
+from stack.flows import running
 from stack.flows import status as flow
+
+
+SHOWN = 6
 
 
 @click.command(short_help="Compare the workspaces with the patch files")
@@ -18,7 +22,8 @@ def command(upstream: str | None, line: str | None, check: bool) -> Verb:
     """Compare the workspaces with the patch files.
 
     clean: they say the same. edited: uncommitted work. ahead: commits to export. behind: patch
-    files to apply. diverged: both. absent: never applied here.
+    files to apply. diverged: both. absent: never applied here. Behind them stands what each
+    environment runs (stack use, stack install), and whether its files were edited since.
     """
 
     def run(ctx: Context) -> Answer:
@@ -28,6 +33,7 @@ def command(upstream: str | None, line: str | None, check: bool) -> Verb:
             rows = [flow.line_status(project, series.upstream, series.pin.label)]
         else:
             rows = flow.status(project, (project.upstream(upstream)[0],) if upstream else None)
+        served = [] if line or upstream else running.environments(project)
         cut_off = flow.pending(project.paths)
         off = cut_off or any(row.state not in ("clean", "absent") for row in rows)
 
@@ -37,12 +43,26 @@ def command(upstream: str | None, line: str | None, check: bool) -> Verb:
                 word = row.state if row.state == "absent" else f"{row.state}, {row.applied} applied"
                 text = f"{row.line.ljust(width)}  {row.pin}  {word}"
                 console.out(text + "".join(f"\n    {note}" for note in row.notes))
+            for one in served:
+                number = f" (number {one.number})" if one.number else ""
+                console.out(f"{one.kind} {one.name}  runs {one.runs}{number}  {one.state}")
+                for name in one.edited[:SHOWN]:
+                    console.out(f"    {name}")
+                if len(one.edited) > SHOWN:
+                    console.out(f"    ... and {len(one.edited) - SHOWN} more")
+                if one.state == "edited":
+                    what = f"--venv {one.name}" if one.kind == "venv" else f"--profile {one.name}"
+                    where = one.runs.partition(":")[0]
+                    console.say(f"    stack capture {what} --line {where} NAME keeps the edits")
             if not rows:
                 console.say("no lines yet: stack line add NAME@REV")
             if cut_off:
                 console.warn("a command was killed here; the next change completes what it began")
 
-        data = {"lines": msgspec.to_builtins(rows), "cut_off": cut_off}
+        data = {
+            "lines": msgspec.to_builtins(rows), "environments": msgspec.to_builtins(served),
+            "cut_off": cut_off,
+        }
         return Answer(data=data, show=show, exit_code=1 if check and off else 0)
 
     return run

@@ -98,19 +98,30 @@ def edited(
             wrong.append(f"{dist_info}/{RECORD}")
         else:
             expected |= _listed(data, packages)
+    found = {name: changed for package in packages for name, changed in _walk(site_packages, package)}
+    names = [n for n in expected if since is None or found.get(n, since + 1) > since]
     with ThreadPoolExecutor(max_workers=2) as pool:  # hashing runs outside of the interpreter lock
-        checked = pool.map(
-            lambda item: _compare(site_packages, *item, since=since), expected.items()
-        )
+        checked = pool.map(lambda name: _compare(site_packages, name, expected[name]), names)
         wrong += [text for text in checked if text]
-    for package in packages:
-        folder = site_packages / package
-        if folder.is_dir():
-            for entry in _entries(str(folder)):
-                name = os.path.relpath(entry.path, site_packages)
-                if name not in expected and "__pycache__" not in Path(name).parts:
-                    wrong.append(f"{name} (added)")
+    wrong += [f"{name} (added)" for name in found if name not in expected]
     return sorted(wrong)
+
+
+def _walk(site_packages: Path, package: str) -> Iterator[tuple[str, float]]:
+    """The files of an import package but bytecode, and when each inode last changed."""
+    waiting = [package]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = os.scandir(site_packages / folder)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        with entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield f"{folder}/{entry.name}", entry.stat(follow_symlinks=False).st_ctime
+                elif entry.name != "__pycache__":
+                    waiting.append(f"{folder}/{entry.name}")
 
 
 def listed(dist_info: Path, packages: Sequence[str]) -> dict[str, str]:
@@ -158,12 +169,8 @@ def _listed(record: bytes, packages: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _compare(
-    site_packages: Path, name: str, digest: str, *, since: float | None = None
-) -> str | None:
+def _compare(site_packages: Path, name: str, digest: str) -> str | None:
     try:
-        if since is not None and (site_packages / name).stat().st_ctime <= since:
-            return None
         with open(site_packages / name, "rb") as file:
             found = hashlib.file_digest(file, "sha256").digest()
     except (FileNotFoundError, NotADirectoryError):

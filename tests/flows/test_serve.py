@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_build import Tiny, tiny, wait_for  # noqa: F401 - a fixture
+from tests.flows.test_build import FILES, Tiny, tiny, wait_for  # noqa: F401 - a fixture
+from tests.flows.test_install_into import make_venv, site
 from tests.support.cli import Output
 
 LINE_7 = "import flake.core as c; print(c.LINE_7)"
@@ -209,3 +210,35 @@ def test_a_folder_that_python_would_prefer_is_warned_of(built: Tiny) -> None:
     assert "./flake may be imported instead" in run(built, "--", "python", "-c", "").err
     assert "instead" not in run(built, "--", "python", "-P", "-c", "").err
     assert "instead" not in run(built, "--", "true").err
+
+
+def test_status_says_what_each_environment_runs_and_who_was_edited(
+    built: Tiny, tmp_path: Path
+) -> None:
+    stack = built.stack
+    assert stack.ok("status", "--json").json["data"]["environments"] == []
+    venv = make_venv(tmp_path / "mine", FILES)
+    stack.ok("use", "demo:change-a-line")
+    stack.ok("install", "--into", venv, "demo")
+
+    def states() -> list[tuple[str, str, list[str]]]:
+        rows = stack.ok("status", "--json").json["data"]["environments"]
+        return [(row["runs"], row["state"], row["edited"]) for row in rows]
+
+    one, two = "demo/1.0:change-a-line", "demo/1.0:add-and-remove"
+    assert states() == [(one, "whole", []), (two, "whole", [])]
+    base = next((built.state / "venvs").glob("*/*/lib/python*/site-packages"))
+    (base / "flake/sub/x.py").write_bytes(b"X = 9\n")
+    (base / "flake/sub/y.py").write_bytes(b"")
+    (site(venv) / "flake/sub/x.py").unlink()
+    (next((venv / "stack-layers/demo").glob("*/")) / "flake/core.py").write_bytes(b"")
+    assert states() == [
+        (one, "edited", ["flake/sub/x.py", "flake/sub/y.py (added)"]),
+        (two, "edited", ["flake/core.py", "flake/sub/x.py (gone)"]),
+    ]
+    text = stack.ok("status")
+    assert f"profile tiny  runs {one} (number 1)  edited\n    flake/sub/x.py\n" in text.out
+    assert f"stack capture --venv {venv} --line demo/1.0 NAME keeps the edits" in text.err
+    shutil.rmtree(built.state / "layers")
+    shutil.rmtree(venv)
+    assert states() == [(one, "gone", [])]
