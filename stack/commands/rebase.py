@@ -11,8 +11,8 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import Conflict, UsageError
+from stack.flows import pins, rebase_tree
 from stack.flows import rebase as flow
-from stack.flows import rebase_tree
 from stack.model.outcome import Outcome
 from stack.model.rebase import Rebase
 from stack.store.project import Project
@@ -22,7 +22,8 @@ REASONS = ("negative", "neutral", "obsolete", "upstreamed", "superseded")
 
 @click.command(short_help="Carry a line to another commit")
 @click.option(
-    "--onto", metavar="NAME@REV", help="Where to: a commit, tag, branch, label or release"
+    "--onto", metavar="NAME@REV",
+    help="Where to: a commit, tag, branch, label or release (default: the newest release)",
 )
 @options.choose_line
 @click.option("--label", metavar="LABEL", help="Call the new line so")
@@ -74,12 +75,13 @@ def command(
                 replacement=replace.read_bytes() if replace else None,
             )
         else:
-            if onto is None or "@" not in onto:
-                raise UsageError("where to?", hint="stack rebase --onto NAME@REV")
-            name, _, revision = onto.partition("@")
-            chosen = options.find_line(project, upstream or (None if line else name), line)
-            if chosen.series.upstream != name:
+            name, _, revision = (onto or "").partition("@")
+            chosen = options.find_line(project, upstream or (None if line else name or None), line)
+            if name and chosen.series.upstream != name:
                 raise UsageError(f"{chosen.id} is not a line of {name}")
+            if not revision:
+                name = chosen.series.upstream
+                revision = pins.newest_release(project, name, ctx.console.emit)
             done = flow.start(
                 project, chosen, revision, ctx.console.emit, label=label, into=into, ours=ours,
                 dry_run=dry_run, command=ctx.command,
@@ -116,7 +118,8 @@ def _stopped(project: Project, state: Rebase, remembered: int) -> Conflict:
     if remembered:
         context.append(f"{remembered} answers kept for next time")
     error = Conflict(
-        f"patch `{state.current}` ({state.at + 1} of {len(state.members)}) conflicts at {state.target}",
+        f"patch `{state.current}` ({state.at + 1} of {len(state.members)}) conflicts at "
+        f"{state.target}",
         context=context,
         hint="edit the files there (or stack resolve), then stack rebase --continue; "
         "--skip, --park REASON, --replace FILE or --abort",

@@ -66,7 +66,7 @@ def open_base(
                     raise
                 reasons[kind] = wrong.message
                 continue
-            repository.run("update-ref", _ref(series, kind), base.commit)
+            repository.run("update-ref", ref_of(series.pin.label, kind), base.commit)
             for other in ORDER[: ORDER.index(kind)]:
                 if other in reasons and "not configured" not in reasons[other] and online:
                     emit(Said(f"{series.id}: {other}: {reasons[other]}; using the {kind}"))
@@ -82,7 +82,7 @@ def _held(repository: Git, series: Series, source: SourceKind | None) -> Base | 
     """A base that an earlier run brought and that is still whole."""
     for kind in (source,) if source else ORDER:
         found = repository.run(
-            "rev-parse", "--verify", "--quiet", _ref(series, kind), ok=(0, 1, 128)
+            "rev-parse", "--verify", "--quiet", ref_of(series.pin.label, kind), ok=(0, 1, 128)
         )
         if found.code == 0 and mirrors.has_commit(repository, found.text):
             try:
@@ -92,8 +92,9 @@ def _held(repository: Git, series: Series, source: SourceKind | None) -> Base | 
     return None
 
 
-def _ref(series: Series, kind: SourceKind) -> str:
-    return f"refs/stack/base/{series.pin.label}/{kind}"
+def ref_of(label: str, kind: SourceKind) -> str:
+    """Where the project's repository keeps the base of a pin."""
+    return f"refs/stack/base/{label}/{kind}"
 
 
 def _checked(repository: Git, pin: Pin, commit: str, kind: SourceKind) -> Base:

@@ -7,14 +7,14 @@ import re
 import msgspec
 
 from stack.errors import SourceError, UsageError
-from stack.flows.base import local_path
-from stack.flows.events import Emit, Progress
+from stack.flows.base import local_path, ref_of
+from stack.flows.events import Emit, Progress, Said
 from stack.model.line import Pin, Sdist
 from stack.repo import mirror as mirrors
 from stack.repo import sdist as sdists
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
-from stack.store import lock
+from stack.store import atomic, lock
 from stack.store.project import Project, names
 
 
@@ -74,18 +74,75 @@ def _sdist_pin(
 ) -> Pin:
     version = revision.removeprefix("v")
     archive = sdists.fetch(
-        package,
-        version,
-        None,
-        project.paths.sdists,
+        package, version, None, project.paths.sdists,
         lambda what, done, total: emit(
             Progress(what, done / 1e6, total / 1e6 if total else None, "MB")
         ),
     )
+    sha256 = sdists.digest(archive)
+    made = label or version
+    note = archive.with_name(archive.name + ".json")
+    try:
+        known = msgspec.json.decode(note.read_bytes(), type=Pin)
+        if known.sdist is not None and known.sdist.sha256 == sha256:
+            return msgspec.structs.replace(known, label=made)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        pass
+    emit(Progress(f"reading {archive.name}"))
     with ObjectStore(repository) as odb:
         tree, short = sdists.read(archive, odb)
-    sdist = Sdist(version=version, sha256=sdists.digest(archive), short=short)
-    return Pin(label=label or version, tree=tree, sdist=sdist)
+        sdist = Sdist(version=version, sha256=sha256, short=short)
+        commit_ = sdists.base_commit(package, sdist, tree, odb)
+        odb.write()  # so that the archive is read once for its pin and its base
+    repository.run("update-ref", ref_of(made, "sdist"), commit_)
+    pin = Pin(label=made, tree=tree, sdist=sdist)
+    atomic.write(note, msgspec.json.encode(pin))
+    return pin
+
+
+def newest_release(project: Project, name: str, emit: Emit) -> str:
+    """The newest release of an upstream: of the tags at hand, else of the index.
+
+    Raises `SourceError` with every source's reason where none has a release.
+    """
+    name, upstream = project.upstream(name)
+    reasons: list[str] = []
+    path = local_path(project, upstream)
+    objects = mirrors.objects_of(path) if path else None
+    mirror = mirrors.Mirror(project.paths.mirror(name), upstream.git) if upstream.git else None
+    asked = [("path", Git(objects.parent))] if objects is not None else []
+    if mirror is not None and mirror.exists:
+        asked.append(("git", mirror.git))
+    for kind, git in asked:
+        if found := _newest_tag(git):
+            emit(Said(f"{name}: the newest release of the {kind} source is {found}"))
+            return found
+        reasons.append(f"{kind}: no tag is a release")
+    if upstream.sdist is not None:
+        try:
+            if found := sdists.newest(upstream.sdist):
+                emit(Said(f"{name}: the newest release on the index is {found}"))
+                return found
+            reasons.append(f"sdist: the index has no release of {upstream.sdist}")
+        except SourceError as wrong:
+            reasons.append(f"sdist: {wrong.message}")
+    elif mirror is not None and not mirror.exists:
+        fetch_upstream(project, name, emit)
+        if found := _newest_tag(mirror.git):
+            return found
+        reasons.append(f"git: {upstream.git} has no tag that is a release")
+    raise SourceError(
+        f"no source of {name} has a release", context=reasons,
+        hint=f"stack rebase --onto {name}@REV",
+    )
+
+
+def _newest_tag(git: Git) -> str | None:
+    """The tag of the highest version that is not a pre-release."""
+    listed = git.run("for-each-ref", "--format=%(refname:strip=2)", "refs/tags").text.split()
+    found = [tag for tag in listed if re.fullmatch(r"(v\d+|v?\d+(\.\d+)+)(\.?post\d+)?", tag)]
+    numbers = {tag: tuple(int(part) for part in re.findall(r"\d+", tag)) for tag in found}
+    return max(found, key=lambda tag: numbers[tag], default=None)
 
 
 def fetch_upstream(project: Project, name: str, emit: Emit) -> str:

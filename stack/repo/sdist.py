@@ -9,12 +9,16 @@ import secrets
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stack.errors import SourceError
 from stack.model.diff_paths import is_git
 from stack.model.line import Sdist
 from stack.model.objects import EMPTY_TREE, EXECUTABLE, FILE, SYMLINK, Commit, Entry, Person
 from stack.repo.odb import ObjectStore
+
+if TYPE_CHECKING:
+    from unearth import Package, PackageFinder
 
 Report = Callable[[str, float, float | None], None]
 _NOBODY = Person(b"stack", b"stack@localhost", b"0 +0000")
@@ -28,8 +32,18 @@ def find(package: str, version: str) -> tuple[str, str]:
 
     Raises `SourceError` where the index cannot be reached or has no such archive.
     """
+    finder, index = _finder(package)
+    try:
+        best = finder.find_best_match(f"{package}=={version}", allow_yanked=True).best
+    except _index_errors() as wrong:
+        raise SourceError(f"{index} cannot be reached: {_short(wrong)}") from None
+    if best is None:
+        raise SourceError(f"{index} has no source archive of {package} {version}")
+    return best.link.normalized, best.link.filename
+
+
+def _finder(package: str) -> tuple[PackageFinder, str]:
     import unearth
-    from unearth.errors import UnpackError
 
     links = os.environ.get("PIP_FIND_LINKS", "").split()
     index = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple/")
@@ -38,14 +52,24 @@ def find(package: str, version: str) -> tuple[str, str]:
         find_links=[Path(link).as_uri() if link.startswith("/") else link for link in links],
         no_binary=[package],
     )
-    failures: tuple[type[Exception], ...] = (OSError, UnpackError, *_network_errors())
+    return finder, index
+
+
+def newest(package: str) -> str | None:
+    """The newest release (no pre-release, not yanked) of which the index has a source archive.
+
+    Raises `SourceError` where the index cannot be reached.
+    """
+    finder, index = _finder(package)
     try:
-        best = finder.find_best_match(f"{package}=={version}", allow_yanked=True).best
-    except failures as wrong:
+        found = finder.find_matches(package, allow_yanked=False, allow_prereleases=False)
+        return next((one.version for one in found if one.version and _is_archive(one)), None)
+    except _index_errors() as wrong:
         raise SourceError(f"{index} cannot be reached: {_short(wrong)}") from None
-    if best is None:
-        raise SourceError(f"{index} has no source archive of {package} {version}")
-    return best.link.normalized, best.link.filename
+
+
+def _is_archive(found: Package) -> bool:
+    return found.link.filename.endswith(".tar.gz")
 
 
 def fetch(package: str, version: str, sha256: str | None, folder: Path, report: Report) -> Path:
@@ -94,6 +118,12 @@ def _network_errors() -> tuple[type[Exception], ...]:
     import httpx2
 
     return (httpx2.HTTPError,)
+
+
+def _index_errors() -> tuple[type[Exception], ...]:
+    from unearth.errors import UnpackError
+
+    return (OSError, UnpackError, *_network_errors())
 
 
 def _short(wrong: Exception) -> str:
@@ -201,6 +231,11 @@ def import_pin(archive: Path, package: str, sdist: Sdist, tree: str, odb: Object
             f"{archive}: its tree is {found}, but the pin's is {tree}",
             hint="stack doctor; the archive may be incomplete",
         )
+    return base_commit(package, sdist, tree, odb)
+
+
+def base_commit(package: str, sdist: Sdist, tree: str, odb: ObjectStore) -> str:
+    """The commit that stands for a release archive: the same for everybody."""
     commit = Commit(
         tree=tree, parents=(), author=_NOBODY, committer=_NOBODY,
         message=f"{package} {sdist.version}\n\nsdist sha256 {sdist.sha256}\n".encode(),

@@ -32,7 +32,8 @@ THEIRS = swap(BASE, (b"line 5\n", b"theirs\n"))
 def case(tmp_path: Path) -> Moving:
     """Three patches: `one` conflicts at v2, `two` and `three` do not."""
     return Moving(
-        tmp_path / "m", {"f": BASE},
+        tmp_path / "m",
+        {"f": BASE},
         [
             ("one\n\nPatch-Id: 1111111111111111", {"f": ONE}),
             ("two\n\nPatch-Id: 2222222222222222", {"f": TWO}),
@@ -105,7 +106,9 @@ def test_continue_with_an_edited_file_carries_the_rest_and_remembers(stopped: St
     (kept,) = (stopped.folder / "patches/demo/resolutions").glob("*.json")
     document = json.loads(kept.read_text())
     assert (document["target"], document["ours"], document["answer"]) == (
-        ["theirs\n"], ["mine\n"], ["both\n"],
+        ["theirs\n"],
+        ["mine\n"],
+        ["both\n"],
     )
 
 
@@ -216,7 +219,9 @@ def joined(case: Moving, tmp_path: Path) -> Stack:
     stack = case.project()
     repo = case.repo
     repo.git("checkout", "-q", "-B", "there", "v2")
-    repo.commit("theirs two\n\nPatch-Id: 2222222222222222", {"f": swap(THEIRS, (b"line 20\n", b"XX\n"))})
+    repo.commit(
+        "theirs two\n\nPatch-Id: 2222222222222222", {"f": swap(THEIRS, (b"line 20\n", b"XX\n"))}
+    )
     repo.commit("four\n\nPatch-Id: 4444444444444444", {"four": b"4\n"})
     stack.ok("line", "add", "demo@v2")
     stack.ok("import", "--upstream", "demo@v2", *repo.patches("v2", tmp_path / "there"))
@@ -252,7 +257,8 @@ def test_into_with_ours_keeps_our_version(case: Moving, tmp_path: Path) -> None:
 
 def test_strict_answers_1_for_a_suspect(tmp_path: Path) -> None:
     case = Moving(
-        tmp_path / "m", {"pkg/__init__.py": b"", "pkg/ops.py": b"def gemm(): ...\n"},
+        tmp_path / "m",
+        {"pkg/__init__.py": b"", "pkg/ops.py": b"def gemm(): ...\n"},
         [("fast", {"pkg/fast.py": b"from pkg.ops import gemm\n"})],
         [("rename", {"pkg/ops.py": b"def matmul(): ...\n"})],
     )
@@ -279,3 +285,19 @@ def test_a_commit_a_branch_and_a_label_name_the_target(case: Moving) -> None:
 @pytest.mark.parametrize("arguments", [["--continue", "--skip"], ["--abort", "--onto", "demo@v2"]])
 def test_steps_exclude_each_other(case: Moving, arguments: list[str]) -> None:
     assert Stack(case.folder)("rebase", *arguments).code == 2
+
+
+def test_alone_it_goes_to_the_newest_release(case: Moving) -> None:
+    """Of the tags that are releases, by number: not the newest commit, and no candidate."""
+    for tag, revision in (("v1.10", "v2"), ("v1.9", "v1"), ("v2.0rc1", "v1"), ("nightly", "v1")):
+        case.repo.git("tag", tag, revision)
+    case.repo.git("tag", "-d", "v2")
+    stack = case.project()
+    output = stack("rebase", "--dry-run")
+    assert output.code == 3
+    assert "the newest release of the path source is v1.10" in output.err
+    assert "demo/1 to demo/1.10" in output.err
+    case.repo.git("tag", "-d", "v1.10", "v1.9")
+    pinned = stack("rebase")
+    assert pinned.code == 2
+    assert "pinned there already" in pinned.err
