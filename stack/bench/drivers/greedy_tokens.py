@@ -11,9 +11,13 @@ Standard output carries the object alone; what vLLM and its workers print goes t
 from __future__ import annotations
 
 import argparse
+import contextlib
+import faulthandler
 import hashlib
+import importlib
 import json
 import os
+import signal
 import sys
 
 FIRST_WORD = 3  # below are the special tokens
@@ -47,6 +51,19 @@ def report(
     }
 
 
+def tell_of_crashes() -> None:
+    """Have Python print where a native crash happened, and end at once.
+
+    tvm_ffi, which vLLM loads, has a handler of its own that allocates memory: behind a corrupted
+    heap it can wait for ever. Loaded first, it is replaced here; Python's own would hand over to it.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module("tvm_ffi")
+    for fatal in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL):
+        signal.signal(fatal, signal.SIG_DFL)
+    faulthandler.enable()
+
+
 def main() -> int:
     """Generate, print, and say by the exit code whether the output can be trusted."""
     result = os.dup(1)
@@ -56,6 +73,7 @@ def main() -> int:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+    tell_of_crashes()
     parser = FlexibleArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
