@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from stack.bench import environment, evidence, logs, metrics
+from stack.bench import environment, evidence, logs, metrics, patience
 from stack.host import process, survivors
 from stack.model.signatures import Catalogue
 from stack.model.trial import Figures
@@ -102,10 +104,7 @@ def run(job: Job, catalogue: Catalogue, on_tick: Tick, outer: Mapping[str, str])
             log.write_text(wrong + "\n")
             return Ran(outcome="blocked:wrong_files", cause=wrong, cold=cold, exit_code=1)
         load = os.getloadavg()[0]
-        done = process.run(
-            job.argv, log=log, env=env, cwd=work, limit=job.limit, stall=job.stall,
-            on_tick=on_tick,
-        )
+        done = _run(job, env, work, mark, on_tick, cold=cold)
     finally:
         left = survivors.end(mark)
         shutil.rmtree(temp, ignore_errors=True)
@@ -122,6 +121,29 @@ def run(job: Job, catalogue: Catalogue, on_tick: Tick, outer: Mapping[str, str])
         timed_out=done.timed_out, stalled=done.stalled, survivors=left, seconds=done.seconds,
         max_rss_kib=done.max_rss_kib, load=load,
     )
+
+
+def _run(
+    job: Job, env: Mapping[str, str], work: Path, mark: bytes, on_tick: Tick, *, cold: bool
+) -> process.Finished:
+    """The process itself. A cold one may be silent for as long as it computes."""
+    log = job.folder / "log.txt"
+    if not cold:
+        return process.run(
+            job.argv, log=log, env=env, cwd=work, limit=job.limit, stall=job.stall,
+            on_tick=on_tick,
+        )
+    started = time.monotonic()
+    watch = patience.Watch(job.stall, mark, on_tick)
+    try:
+        return process.run(
+            job.argv, log=log, env=env, cwd=work, limit=job.limit, on_tick=watch
+        )
+    except patience.Hangs:
+        return process.Finished(
+            argv=job.argv, exit_code=-signal.SIGTERM, seconds=time.monotonic() - started,
+            stalled=True,
+        )
 
 
 def _used(root: Path) -> Path:

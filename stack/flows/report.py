@@ -125,8 +125,8 @@ def to_markdown(found: Report) -> str:
     """The table, and a line that says where and when it was measured."""
     times = sorted(record.time[:10] for record in found.verdicts)
     when = times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"
-    ids = dict.fromkeys(record.machine for record in found.verdicts)
-    where = "; ".join(_machine(found.machines.get(one)) for one in ids)
+    machines = [_machine(found.machines.get(record.machine)) for record in found.verdicts]
+    where = "; ".join(dict.fromkeys(machines))
     table = markdown.table(COLUMNS, rows(found.verdicts), right=RIGHT)
     return f"{table}\nMeasured by `stack verify --profile {found.profile}`, {when}, on {where}.\n"
 

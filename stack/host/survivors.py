@@ -1,4 +1,4 @@
-"""Ends processes that outlived their trial, also those that left its process group."""
+"""The processes of a trial, also those that left its process group: what they use, their end."""
 
 from __future__ import annotations
 
@@ -28,6 +28,18 @@ def marked(mark: bytes) -> list[int]:
         if environment.startswith(mark) or b"\0" + mark in environment:
             found.append(pid)
     return found
+
+
+def processor_seconds(mark: bytes) -> float:
+    """The processor time that the marked processes, and children they waited for, have used."""
+    ticks = 0
+    for pid in marked(mark):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def end(mark: bytes) -> int:

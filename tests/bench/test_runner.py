@@ -110,6 +110,14 @@ def test_a_hanging_trial_is_stalled_and_one_over_its_limit_timed_out(tmp_path: P
     assert endless.seconds < 10
 
 
+def test_a_cold_trial_may_compute_in_silence_but_a_warm_one_may_not(tmp_path: Path) -> None:
+    busy = "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end: pass\n"
+    made = job(tmp_path, busy + textwrap.dedent(GOOD), stall=1.5)
+    assert run(made).outcome == "ok"
+    ran = run(made)
+    assert (ran.cold, ran.stalled, ran.outcome) == (False, True, "stalled:no_progress")
+
+
 IGNORES_TERM = """
     import os, signal, sys, time
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -148,7 +148,7 @@ def test_an_engine_that_runs_only_with_the_patch_is_unblocked(lab: Lab) -> None:
 
 @pytest.mark.parametrize("hangs", ["gate", "bench"])
 def test_of_a_crash_and_a_hang_the_crash_is_the_cause(lab: Lab, hangs: str) -> None:
-    hang = f"import sys, time\nprint('x', flush=True)\nsys.argv[1] == '{hangs}' and time.sleep(60)\n"
+    hang = f"import sys, time\nprint(0, flush=True)\ntime.sleep(60 * (sys.argv[1] == '{hangs}'))\n"
     asked = lab.asked(hang + CRASH, behaves(), stall=1.0)
     assert asked.bench.gate is not None
     gate = msgspec.structs.replace(asked.bench.gate, stall=1.0)
