@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
@@ -92,15 +94,14 @@ def _show_one(ctx: Context, wanted: str, upstream: str | None) -> Answer:
     if rebase_tree.load(project) is not None:
         for one in flow.open_regions(project):
             if one.key.startswith(wanted) or one.path == wanted:
-                return Answer(
-                    data=msgspec.to_builtins(one),
-                    show=lambda console, region=one.region: _sides(console, region, None),
-                )
+                return _answer(msgspec.to_builtins(one), one.region, None)
     key, found = flow.remembered(project, flow.upstream_of(project, upstream), wanted)
-    return Answer(
-        data={"key": key, **msgspec.to_builtins(found)},
-        show=lambda console: _sides(console, found.region, found.side("answer")),
-    )
+    data = {"key": key, **msgspec.to_builtins(found)}
+    return _answer(data, found.region, found.side("answer"))
+
+
+def _answer(data: dict[str, Any], region: Region, reply: bytes | None) -> Answer:
+    return Answer(data=data, show=lambda console: _sides(console, region, reply))
 
 
 def _sides(console: Console, region: Region, answer: bytes | None) -> None:

@@ -95,7 +95,7 @@ class Project:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            known = [f"{u}/{l}" for u in self.settings.upstream for l in self.labels(u)]
+            known = [f"{u}/{label_}" for u in self.settings.upstream for label_ in self.labels(u)]
             raise UsageError(
                 f"no line {upstream}/{label}", hint=near(f"{upstream}/{label}", known, "stack list")
             ) from None
@@ -105,7 +105,9 @@ class Project:
         ):
             if said != is_:
                 line = toml.line_of(data, {}, key)
-                raise ConfigError(f"{name}:{line}: `{key}` is {said!r}, but the folder says {is_!r}")
+                raise ConfigError(
+                    f"{name}:{line}: `{key}` is {said!r}, but the folder says {is_!r}"
+                )
         names: set[str] = set()
         for at, member in enumerate(series.patch):
             twice = member.name in names

@@ -47,7 +47,11 @@ def site(venv: Path) -> Path:
 def says(venv: Path, code: str = LINE_7) -> str:
     """What the environment's Python prints, started without any help; nothing is left behind."""
     done = subprocess.run(
-        [venv / "bin/python", "-B", "-c", code], cwd="/", capture_output=True, text=True, check=True,
+        [venv / "bin/python", "-B", "-c", code],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
         env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
     )
     return (done.stdout + done.stderr).strip()

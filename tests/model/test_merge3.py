@@ -47,7 +47,9 @@ def test_an_answer_takes_the_place_of_its_region_wherever_it_stands() -> None:
     known = {Region(base=b"9\n", target=b"X\n", patch=b"Y\n").key: b"answer\n"}
     head = b"new\n" * 3
     done = merge(
-        BASE, head + swap(BASE, b"8\n9\n", b"8\nX\n"), swap(BASE, b"8\n9\n", b"8\nY\n"),
+        BASE,
+        head + swap(BASE, b"8\n9\n", b"8\nX\n"),
+        swap(BASE, b"8\n9\n", b"8\nY\n"),
         answer=lambda region: known.get(region.key),
     )
     assert done.data == head + swap(BASE, b"8\n9\n", b"8\nanswer\n")
@@ -94,14 +96,20 @@ def test_a_missing_last_newline_is_kept(end: bytes) -> None:
 def test_markers_of_a_region_without_a_last_newline_stand_on_their_own_lines() -> None:
     done = merge(b"a\nz", b"a\nX", b"a\nY")
     assert done.data.splitlines()[1:] == [
-        b"<<<<<<< target", b"X", b"||||||| before the patch", b"z", b"=======", b"Y",
+        b"<<<<<<< target",
+        b"X",
+        b"||||||| before the patch",
+        b"z",
+        b"=======",
+        b"Y",
         b">>>>>>> patch",
     ]
 
 
 EDITS = st.lists(
     st.tuples(
-        st.integers(0, 19), st.integers(0, 3),
+        st.integers(0, 19),
+        st.integers(0, 3),
         st.lists(st.sampled_from([b"p\n", b"q\n", b"r\n"]), max_size=3),
     ),
     max_size=3,
@@ -118,7 +126,8 @@ def edited(edits: list[tuple[int, int, list[bytes]]], mark: bytes) -> bytes:
 @settings(max_examples=60)
 @given(left=EDITS, right=EDITS)
 def test_every_clean_merge_is_the_one_of_git(
-    left: list[tuple[int, int, list[bytes]]], right: list[tuple[int, int, list[bytes]]],
+    left: list[tuple[int, int, list[bytes]]],
+    right: list[tuple[int, int, list[bytes]]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     mine, yours = edited(left, b"m"), edited(right, b"y")
@@ -129,7 +138,9 @@ def test_every_clean_merge_is_the_one_of_git(
     for name, data in (("base", BASE), ("mine", mine), ("yours", yours)):
         (folder / name).write_bytes(data)
     said = subprocess.run(
-        ["git", "merge-file", "-p", "mine", "base", "yours"], cwd=folder, capture_output=True,
+        ["git", "merge-file", "-p", "mine", "base", "yours"],
+        cwd=folder,
+        capture_output=True,
         check=False,
     )
     assert said.returncode == 0

@@ -141,7 +141,14 @@ WORKS = """
 def test_a_run_ends_with_one_object_of_unrounded_rates(engine, tmp_path: Path) -> None:
     log = tmp_path / "log"
     kept = tmp_path / "result.json"
-    done = bench("--log", str(log), "--result", str(kept), ENGINE=engine(WORKS), CCL_ZE_IPC_EXCHANGE="sockets")
+    done = bench(
+        "--log",
+        str(log),
+        "--result",
+        str(kept),
+        ENGINE=engine(WORKS),
+        CCL_ZE_IPC_EXCHANGE="sockets",
+    )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert kept.read_text() == done.stdout
