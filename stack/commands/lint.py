@@ -8,9 +8,8 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.errors import SourceError
 from stack.flows import lint as flow
-from stack.model.lint import CODES
+from stack.model.lint import CODES, Finding
 
 
 @click.command(short_help="Review the text of patches")
@@ -40,22 +39,20 @@ def command(patches: tuple[str, ...], upstream: str | None, line: str | None, co
                 for name in project.settings.upstream
                 for label in project.labels(name)
             ]
-        found = []
+        found: list[Finding] = []
         skipped: list[str] = []
         for one in chosen:
-            try:
-                found += flow.lint(project, one, ctx.console.emit, only=patches)
-            except SourceError as wrong:
-                if len(chosen) == 1:
-                    raise
-                skipped.append(f"{one.id}: {wrong.message}")
+            review = flow.lint(project, one, ctx.console.emit, only=patches)
+            found += review.findings
+            if review.unserved:
+                skipped.append(f"{one.id}: {review.unserved}")
 
         def show(console: Console) -> None:
             for finding in found:
                 console.out(str(finding))
             for text in skipped:
-                console.warn(f"not reviewed: {text}")
-            count = sum(len(one.series.patch) for one in chosen)
+                console.warn(f"only the text was reviewed, not on its prefix: {text}")
+            count = len(patches) or sum(len(one.series.patch) for one in chosen)
             console.say(f"{len(found)} findings in {count} patches of {len(chosen)} lines")
 
         data = {"findings": msgspec.to_builtins(found), "not_reviewed": skipped}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -12,14 +12,14 @@ from stack.model.line import Member
 from stack.model.mail import Mail
 
 CODES: Mapping[str, str] = {
-    "P001": "the file is not a patch mail that can be read whole",
+    "P001": "the file is not a patch mail that can be read whole, or reaches outside the tree",
     "P002": "the file is not as `stack export` would write it",
     "P101": "no `Why:` trailer",
     "P102": "no `Upstream-Status:` trailer, or not in OpenEmbedded's words",
     "P103": "no `Patch-Id:` trailer, or one that another patch of the line has",
     "P104": "more than one reason",
     "P105": "the subject is longer than 72 letters or ends in a full stop",
-    "P201": "does not apply on the patches before it",
+    "P201": "does not apply on the patches before it, or changes nothing there",
     "P202": "applies only at another place than it says",
     "P301": "Python that does not parse on its prefix",
     "P302": "imports a name that its prefix does not have",
@@ -62,6 +62,25 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         place = (b"\n" + self.mail.raw).find(b"\n" + needle)
         return self.mail.raw.count(b"\n", 0, place) + 1 if place >= 0 else 1
 
+    def at_new(self, path: str, numbers: Sequence[int]) -> int:
+        """The line of the file that says one of the lines `numbers` (from 1) of the new `path`.
+
+        An added one is preferred; without any it is where the diff of `path` begins.
+        """
+        places: dict[int, tuple[bool, int]] = {}
+        begin = self.mail.diff_line
+        for file in self.files:
+            if file.new.decode("utf-8", "replace") != path:
+                continue
+            begin = file.at
+            for hunk in file.hunks:
+                here = hunk.new_start
+                for offset, (sign, _) in enumerate(hunk.lines, 1):
+                    if sign != b"-":
+                        places[here] = (sign != b"+", hunk.at + offset)
+                        here += 1
+        return min((places[one] for one in numbers if one in places), default=(True, begin))[1]
+
     def finding(self, code: str, line: int, message: str) -> Finding:
         return Finding(file=self.file, line=line, code=code, message=message)
 
@@ -90,8 +109,8 @@ def header(subject: Subject) -> Iterator[Finding]:
         yield subject.finding(
             "P102",
             subject.at(b"Upstream-Status:"),
-            f"`{status.split(chr(10))[0][:40]}`: one of Pending, Submitted [where], Backport [commit], "
-            "Denied, Inappropriate [reason], Inactive-Upstream [evidence]",
+            f"`{status.split(chr(10))[0][:40]}`: one of Pending, Submitted [where], "
+            "Backport [commit], Denied, Inappropriate [reason], Inactive-Upstream [evidence]",
         )
     if not mail.trailer("Patch-Id"):
         yield subject.finding(
@@ -108,8 +127,11 @@ def header(subject: Subject) -> Iterator[Finding]:
 
 
 def whitespace(subject: Subject) -> Iterator[Finding]:
-    """Trailing blanks, blanks before tabs and carriage returns in added lines."""
+    """Trailing blanks, blanks before tabs, carriage returns, blank lines at the end of a file."""
     for file in subject.files:
+        if file.old_mode is None and file.hunks and file.hunks[-1].lines[-1] == (b"+", b"\n"):
+            at = file.hunks[-1].at + len(file.hunks[-1].lines)
+            yield subject.finding("P401", at, "a blank line at the end of the file")
         for hunk in file.hunks:
             crlf = any(text.endswith(b"\r\n") for sign, text in hunk.lines if sign == b" ")
             for offset, (sign, text) in enumerate(hunk.lines, 1):
@@ -126,20 +148,22 @@ def whitespace(subject: Subject) -> Iterator[Finding]:
 
 
 def environment(
-    subject: Subject, earlier: bytes, registry: bytes | None, prefix: str, where: str
+    subject: Subject, earlier: bytes, registry: bytes | None, prefix: str, where: str,
+    series: tuple[str, int],
 ) -> Iterator[Finding]:
     """The names of `env` stand in the diff and, where upstream registers names, in its registry.
 
     `earlier` are the diffs of the patches on which this one stands: a switch may be theirs.
     `registry` is that file's content on the patch's prefix, `prefix` begins the names that belong
-    in it, and `where` is its path.
+    in it, and `where` is its path. `series` is the place of the patch in its series.
     """
     diff = subject.mail.diff
     for name in subject.member.env:
         if name.encode() not in diff and name.encode() not in earlier:
-            yield subject.finding(
-                "P501", subject.mail.diff_line,
-                f"env `{name}` occurs neither in the patch nor in those before it",
+            yield Finding(
+                file=series[0], line=series[1], code="P501",
+                message=f"env `{name}` of `{subject.member.name}` occurs neither in the patch nor "
+                "in those before it",
             )
         elif (
             registry is not None

@@ -47,6 +47,28 @@ def suspects(
     return tuple(found)
 
 
+def flaws(odb: ObjectStore, before: str, after: str) -> tuple[tuple[str, str], ...]:
+    """What is wrong with the Python files that a patch changes where it was made: path, sentence.
+
+    `before` and `after` are the trees without and with it.
+    """
+    found: list[tuple[str, str]] = []
+    cache: dict[str, set[str] | None] = {}
+
+    def exports(module: str) -> set[str] | None:
+        if module not in cache:
+            cache[module] = _exports(odb, after, module)
+        return cache[module]
+
+    for path, (left, right) in sorted(odb.changed(before, after).items()):
+        if not path.endswith(b".py") or right is None or right.mode in (FOLDER, SYMLINK):
+            continue
+        old = odb.blob(left.oid) if left is not None and left.mode != FOLDER else b""
+        new = odb.blob(right.oid)
+        found += [(show(path), text) for text in pycheck.suspects(old, new, old, new, exports)]
+    return tuple(found)
+
+
 def _blob(odb: ObjectStore, oid: str) -> bytes:
     return odb.blob(oid) if oid else b""
 
