@@ -32,7 +32,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What is to become of one line; a field that is not set stays as it is.
 
     `files` are all files of the line's folder by name, None for no line; `head` is the commit for
-    the workspace, None for no workspace.
+    the workspace, None for no workspace. Uncommitted work is a commit on top of the head that only
+    the files have: `taken` is the work that stands there now (the caller has looked), `work` what
+    is to stand there. `undo_to` is what undo goes back to, where that is not the present state.
     """
 
     upstream: str
@@ -40,6 +42,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, bytes] | UnsetType | None = UNSET
     head: str | UnsetType | None = UNSET
     receipt: Receipt | UnsetType | None = UNSET
+    taken: str | None = None
+    work: str | None = None
+    undo_to: Receipt | None = None
 
     @property
     def id(self) -> str:
@@ -47,7 +52,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal(msgspec.Struct, frozen=True, kw_only=True):
-    """A change on its way; it is on disk only while the change happens."""
+    """A change on its way; it is on disk only while the change happens.
+
+    The files of the worktree go from `old_head` to `new_head`; HEAD gets `at`, where that is set.
+    """
 
     schema: int = JOURNAL_SCHEMA
     upstream: str
@@ -57,7 +65,8 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
     old_head: str | None
     new_head: str | None
     receipt: Receipt | None
-    operation: str
+    operation: str | None
+    at: str | None = None
 
 
 @contextmanager
@@ -93,6 +102,15 @@ def read_receipt(project: Project, upstream: str, label: str) -> Receipt | None:
         ) from None
 
 
+def refuse_editing(receipt: Receipt | None) -> None:
+    """Raise `StateError` where a workspace stands at a patch that is being edited."""
+    if receipt is not None and receipt.editing is not None:
+        raise StateError(
+            f"patch `{receipt.editing.patch}` of {receipt.line} is being edited",
+            hint="stack edit --continue takes the edit in, --abort gives it up",
+        )
+
+
 def line_files(folder: Path) -> dict[str, bytes] | None:
     """The series file and patch files of a line's folder; None where there is no line."""
     if not (folder / SERIES).is_file():
@@ -103,9 +121,11 @@ def line_files(folder: Path) -> dict[str, bytes] | None:
 
 def commit(
     project: Project, odb: ObjectStore, change: Change, command: tuple[str, ...], summary: str,
-    *, undoes: int | None = None, redoes: int | None = None,
+    *, undoes: int | None = None, redoes: int | None = None, logged: bool = True,
 ) -> Operation | None:
     """Make a change happen; None where everything is already as it should be.
+
+    One that is not `logged` leaves undo where it was: the change that ends it has an `undo_to`.
 
     The caller holds the project's lock (`writing`) and has found the workspace free of edits.
     """
@@ -115,10 +135,13 @@ def commit(
         now[0] if change.files is UNSET else change.files,
         now[1] if change.head is UNSET else change.head,
         now[2] if change.receipt is UNSET else change.receipt,
+        change.work,
     )
     if now == then:
         return None
-    before, after = (_recorded(odb, *state) for state in (now, then))
+    was = change.undo_to
+    first = now if was is None else (now[0], was.head, was, None)
+    before, after = (_recorded(odb, *state) for state in (first, then))
     done = operations.read(workspace.repository)
     seconds = int(time.time())
     operation = Operation(
@@ -130,16 +153,21 @@ def commit(
     odb.write(oid)
     journal = Journal(
         upstream=change.upstream, label=change.label, old_files=before["files"],
-        new_files=after["files"], old_head=now[1], new_head=then[1], receipt=then[2],
-        operation=oid,
+        new_files=after["files"], old_head=change.taken or now[1],
+        new_head=change.work or then[1], receipt=then[2], operation=oid if logged else None,
+        at=then[1] if change.work else None,
     )
     path = _journal_path(project)
     atomic.write(path, msgspec.json.encode(journal))
     try:
         _check_files(project, odb, journal)
+        if change.taken:
+            workspace.set_index(change.taken)
         _move(workspace, odb, journal, fresh=True)
     except StateError:
         path.unlink()  # refused as a whole: nothing has moved yet
+        if change.taken:
+            workspace.set_index("HEAD")
         raise
     _settle(project, workspace, odb, journal)
     path.unlink()
@@ -148,23 +176,26 @@ def commit(
 
 def _state(
     project: Project, workspace: Workspace, change: Change
-) -> tuple[Mapping[str, bytes] | None, str | None, Receipt | None]:
-    """Files, head and receipt of a line as they are now."""
+) -> tuple[Mapping[str, bytes] | None, str | None, Receipt | None, str | None]:
+    """Files, head, receipt and uncommitted work of a line as they are now."""
     return (
         line_files(project.paths.line(change.upstream, change.label)),
         workspace.head(),
         read_receipt(project, change.upstream, change.label),
+        change.taken,
     )
 
 
 def _recorded(
-    odb: ObjectStore, files: Mapping[str, bytes] | None, head: str | None, receipt: Receipt | None
+    odb: ObjectStore, files: Mapping[str, bytes] | None, head: str | None,
+    receipt: Receipt | None, work: str | None,
 ) -> dict[str, str | None]:
     """A line's state as the operation log keeps it."""
     return {
         "files": None if files is None else snapshot(odb, sorted(files.items())),
         "head": head,
         "receipt": None if receipt is None else msgspec.json.encode(receipt).decode(),
+        **({"work": work} if work else {}),
     }
 
 
@@ -190,7 +221,7 @@ def recover(project: Project, emit: Emit) -> None:
 def _move(workspace: Workspace, odb: ObjectStore, journal: Journal, *, fresh: bool) -> None:
     """Bring the worktree from the old head to the new one; refuses where work would be lost."""
     old, new = journal.old_head, journal.new_head
-    if old == new:
+    if old == new and journal.at is None:
         return
     if new is None:
         workspace.remove()
@@ -201,7 +232,9 @@ def _move(workspace: Workspace, odb: ObjectStore, journal: Journal, *, fresh: bo
         workspace.move(old, new)
     else:
         workspace.finish_move(odb, old, new)
-    workspace.attach(new)
+    workspace.attach(journal.at or new)
+    if journal.at is not None:
+        workspace.set_index(journal.at)
 
 
 def _settle(project: Project, workspace: Workspace, odb: ObjectStore, journal: Journal) -> None:
@@ -212,7 +245,8 @@ def _settle(project: Project, workspace: Workspace, odb: ObjectStore, journal: J
         receipt.unlink(missing_ok=True)
     else:
         atomic.write(receipt, msgspec.json.format(msgspec.json.encode(journal.receipt)))
-    workspace.repository.run("update-ref", operations.REF, journal.operation)
+    if journal.operation is not None:
+        workspace.repository.run("update-ref", operations.REF, journal.operation)
 
 
 def _check_files(project: Project, odb: ObjectStore, journal: Journal) -> None:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
+from msgspec import UNSET
 
 from stack.errors import StateError
 from stack.flows.events import Emit
-from stack.flows.transaction import Change, commit, line_files, workspace_of, writing
+from stack.flows.transaction import (
+    Change,
+    commit,
+    line_files,
+    read_receipt,
+    refuse_editing,
+    workspace_of,
+    writing,
+)
 from stack.model.records import Operation, Receipt
 from stack.repo import operations
 from stack.repo.odb import ObjectStore
+from stack.repo.workspace import Workspace
 from stack.store.project import Project
 
 
@@ -55,6 +67,7 @@ def _restore(
         expected, wanted = wanted, expected
     upstream, _, label = line.partition("/")
     workspace = workspace_of(project, upstream, label)
+    refuse_editing(read_receipt(project, upstream, label))
     with ObjectStore(workspace.repository) as odb:
         files = line_files(project.paths.line(upstream, label))
         if (files or {}) != operations.files_of(odb, expected["files"]):
@@ -62,7 +75,8 @@ def _restore(
                 f"the patch files of {line} changed since `{target.summary}`",
                 hint="git restores single files; stack log shows what was done",
             )
-        if workspace.head() != expected["head"] or workspace.edited():
+        moves = expected["head"] != wanted["head"] or expected.get("work") != wanted.get("work")
+        if moves and not _untouched(workspace, odb, expected):
             raise StateError(
                 f"the workspace of {line} changed since `{target.summary}`",
                 hint="stack export its commits, or take them back with git, then undo",
@@ -70,9 +84,25 @@ def _restore(
         receipt = wanted["receipt"]
         kept = operations.files_of(odb, wanted["files"]) if wanted["files"] else None
         change = Change(
-            upstream=upstream, label=label, files=kept, head=wanted["head"],
+            upstream=upstream, label=label, files=kept, head=wanted["head"] if moves else UNSET,
+            taken=expected.get("work") if moves else None,
+            work=wanted.get("work") if moves else None,
             receipt=msgspec.json.decode(receipt, type=Receipt) if receipt else None,
         )
         word = "redid" if redo else "undid"
-        number = {"redoes": target.number} if redo else {"undoes": target.number}
-        commit(project, odb, change, command, f"{word}: {target.summary}", **number)
+        commit(
+            project, odb, change, command, f"{word}: {target.summary}",
+            undoes=None if redo else target.number, redoes=target.number if redo else None,
+        )
+
+
+def _untouched(
+    workspace: Workspace, odb: ObjectStore, expected: Mapping[str, str | None]
+) -> bool:
+    """Whether a workspace is as a change left it, with the uncommitted work that it left."""
+    if workspace.head() != expected["head"]:
+        return False
+    work = expected.get("work")
+    if work is None:
+        return not workspace.edited()
+    return workspace.written_tree() == odb.commit(work).tree

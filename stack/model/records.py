@@ -14,6 +14,13 @@ JOURNAL_SCHEMA = 1
 OPERATION_SCHEMA = 1
 
 
+class Editing(msgspec.Struct, frozen=True, kw_only=True):
+    """A patch at which a workspace stands to be edited, and the receipt from before that."""
+
+    patch: str
+    before: Receipt
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What was applied in a workspace: where the base came from, and each patch's ids."""
 
@@ -30,6 +37,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     tree: str
     git_version: str
     stack_version: str
+    editing: Editing | None = None
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,8 +28,9 @@ def record(odb: ObjectStore, previous: str | None, operation: Operation, seconds
         for line, state in states.items():
             if tree := state.get("files"):
                 changes[f"{side}/{line.replace('/', '%')}".encode()] = Entry(FOLDER, tree)
-            if (head := state.get("head")) and head not in heads:
-                heads.append(head)
+            for kept in (state.get("head"), state.get("work")):
+                if kept and kept not in heads:
+                    heads.append(kept)
     who = Person(b"stack", b"stack@localhost", b"%d +0000" % seconds)
     commit = Commit(
         tree=odb.edit(EMPTY_TREE, changes), author=who, committer=who,
