@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from stack import quick
+from stack.console import Console
+from stack.context import Answer, Context
 from stack.errors import UsageError
 from stack.store.project import Line, Project
+
+if TYPE_CHECKING:
+    from stack.flows.restack import Restacked
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,3 +64,43 @@ def find_line(project: Project, upstream: str | None, line: str | None) -> Line:
     if line and "/" not in line:
         raise UsageError(f"`{line}` is not a line", hint="--line UPSTREAM/LABEL; stack list")
     return project.find(line or upstream)
+
+
+def going_on(function: F) -> F:
+    """`--continue` and `--abort` of the verbs that replay patches."""
+    function = click.option(
+        "--abort", "abort_", is_flag=True, help="Give the change up; everything is as it was"
+    )(function)
+    return click.option(
+        "--continue", "continue_", is_flag=True,
+        help="Go on with what stands in the worktree of the conflict",
+    )(function)
+
+
+def go_on(ctx: Context, *, abort: bool, given: bool) -> Answer:
+    """Continue or give up whatever change of a line has stopped."""
+    from stack.flows import restack
+
+    if given:
+        raise UsageError("--continue and --abort name nothing", hint="stack status")
+    if abort:
+        state = restack.abort(ctx.project, ctx.console.emit)
+        text = f"gave up `{state.what}` in {state.line}; nothing was changed"
+        return Answer(data={"aborted": state.what}, show=lambda console: console.say(text))
+    return restacked(ctx, restack.resume(ctx.project, ctx.console.emit))
+
+
+def restacked(ctx: Context, done: Restacked) -> Answer:
+    """What a verb that replays patches answers; `Conflict` where it has stopped."""
+    from stack.flows import restack_show
+
+    data = restack_show.data(done)
+    if done.finished is None and not done.dry_run:
+        raise restack_show.stopped(ctx.project, done)
+
+    def show(console: Console) -> None:
+        for word, name in restack_show.rows(done):
+            console.out(f"{word:8} {name}")
+        console.say(restack_show.summary(done))
+
+    return Answer(data=data, show=show, exit_code=3 if done.finished is None else 0)

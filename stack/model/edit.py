@@ -70,6 +70,24 @@ def set_members(data: bytes, members: Sequence[Member]) -> bytes:
     return (made + tail).encode()
 
 
+def rename_member(data: bytes, old: str, new: str) -> bytes:
+    """The same document with one patch under another name; every other byte stays."""
+    head, blocks, tail = _blocks(data.decode())
+    entry = re.compile(rf"""^(\s*name\s*=\s*)(["']){re.escape(old)}\2""", re.MULTILINE)
+    made = [
+        entry.sub(rf"\g<1>\g<2>{new}\g<2>", block, count=1) if _name(block) == old else block
+        for block in blocks
+    ]
+    text = head + "".join(made) + tail
+    listed = [patch["name"] for patch in tomllib.loads(text).get("patch", ())]
+    if new not in listed or old in listed:
+        raise ConfigError(
+            f"series.toml: the entry of `{old}` is not written as a `[[patch]]` table",
+            hint="write [[patch]] and name = ... on lines of their own",
+        )
+    return text.encode()
+
+
 def _apart(text: str) -> str:
     """The text with an empty line at its end."""
     return text.rstrip("\n") + "\n\n" if text.strip() else text

@@ -1,0 +1,234 @@
+"""Send each changed hunk of the workspace to the patch that owns its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from stack.errors import StateError
+from stack.flows import restack as flow
+from stack.flows.arrange import picks
+from stack.flows.events import Emit
+from stack.flows.standing import Standing, work_commit
+from stack.model.linediff import Change, changes, split
+from stack.model.objects import SUBMODULE, SYMLINK, Entry
+from stack.model.restack import Pick
+from stack.repo.carry import Merger, carry
+from stack.repo.odb import ObjectStore
+from stack.repo.renames import Renames
+from stack.repo.replay import show
+from stack.store.project import Line, Project
+
+BASE = ""
+"""The owner of lines that no patch touched."""
+
+
+class Hunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A changed place of the workspace, the patch that it goes to, or why it goes nowhere.
+
+    `line` counts from 1 in the file as committed; `change` is None for a file as a whole.
+    """
+
+    path: str
+    line: int
+    patch: str | None
+    why: str = ""
+    raw: bytes = b""
+    change: Change | None = None
+
+
+class Absorbed(msgspec.Struct, frozen=True, kw_only=True):
+    """Where each hunk went; `head` is the workspace's new commit, None where nothing was placed."""
+
+    hunks: tuple[Hunk, ...]
+    head: str | None
+
+
+def absorb(
+    project: Project, line: Line, emit: Emit, *, dry_run: bool = False,
+    command: tuple[str, ...] = (),
+) -> Absorbed:
+    """Put each hunk of the uncommitted changes into its patch; never stops at a conflict.
+
+    A hunk that cannot be carried down to its patch and up again with the same end is not placed.
+    """
+    placed: list[Hunk] = []
+
+    def plan(here: Standing) -> flow.Plan:
+        if here.work is None:
+            raise StateError(
+                f"{project.shown(here.workspace.tree)}: no changes to absorb",
+                hint="edit files there first",
+            )
+        placed[:] = _owners(here, here.work)
+        found = picks(here)
+        head = here.workspace.head() or ""
+        for name in here.commits:
+            own = [hunk for hunk in placed if hunk.patch == name]
+            if not own:
+                continue
+            tried = _folded(here, found, own, head)
+            if tried is None:
+                why = f"belongs to {name}, but cannot be carried there"
+                placed[:] = [
+                    msgspec.structs.replace(h, patch=None, why=why) if h in own else h
+                    for h in placed
+                ]
+            else:
+                found = tried
+        if all(hunk.patch is None for hunk in placed):
+            raise _NothingPlaced
+        return flow.Plan(
+            what="refresh --absorb", picks=found, order=here.names, taken=here.work,
+            left=here.odb.commit(here.work).tree,
+        )
+
+    try:
+        done = flow.restack(
+            project, line, "refresh --absorb", plan, emit, mode="work", dry_run=dry_run,
+            command=command,
+        )
+    except _NothingPlaced:
+        return Absorbed(hunks=tuple(placed), head=None)
+    return Absorbed(hunks=tuple(placed), head=done.finished.head if done.finished else None)
+
+
+class _NothingPlaced(Exception):
+    """No hunk has a patch to go to: nothing is to be changed."""
+
+
+def _owners(here: Standing, work: str) -> list[Hunk]:
+    """Every changed place of the workspace with the patch that it belongs to."""
+    odb, head = here.odb, here.odb.commit(here.workspace.head() or "").tree
+    found: list[Hunk] = []
+    for path, (left, right) in sorted(odb.changed(head, odb.commit(work).tree).items()):
+        touched = [name for name, oid in here.commits.items() if _touches(odb, oid, path)]
+        if left is None:
+            found.append(_whole(path, None, "a new file: stack refresh PATCH takes it"))
+            continue
+        if not _mergeable(odb, left, right):
+            one = touched[0] if len(touched) == 1 else None
+            found.append(_whole(path, one, "" if one else _why(touched)))
+            continue
+        lines = _blame(here, path, touched)
+        new = split(odb.blob(right.oid)) if right else []
+        for change in changes(split(odb.blob(left.oid)), new):
+            owners = _owning(lines, change)
+            patch = next(iter(owners)) if len(owners) == 1 else None
+            found.append(
+                Hunk(
+                    path=show(path), line=change[0] + 1, patch=patch, raw=path, change=change,
+                    why="" if patch else _why(sorted(owners)),
+                )
+            )
+    return found
+
+
+def _whole(path: bytes, patch: str | None, why: str) -> Hunk:
+    return Hunk(path=show(path), line=1, patch=patch, why=why, raw=path)
+
+
+def _why(owners: Sequence[str]) -> str:
+    if not owners:
+        return "no patch touched these lines"
+    return f"{' and '.join(owners)} touched these lines"
+
+
+def _mergeable(odb: ObjectStore, left: Entry, right: Entry | None) -> bool:
+    """Whether a path changed in its lines only."""
+    if right is None or left.mode != right.mode or left.mode in (SYMLINK, SUBMODULE):
+        return False
+    return not any(b"\0" in odb.blob(entry.oid)[:8000] for entry in (left, right))
+
+
+def _touches(odb: ObjectStore, oid: str, path: bytes) -> bool:
+    made = odb.commit(oid)
+    return odb.find(made.tree, path) != odb.find(odb.commit(made.parents[0]).tree, path)
+
+
+def _blame(here: Standing, path: bytes, touched: Sequence[str]) -> list[str]:
+    """The patch that last added or changed each line of a file, `BASE` where none did."""
+    odb = here.odb
+
+    def content(commit: str) -> list[bytes]:
+        entry = odb.find(odb.commit(commit).tree, path)
+        return split(odb.blob(entry.oid)) if entry and entry.mode != SUBMODULE else []
+
+    now = content(here.base.commit)
+    owners = [BASE] * len(now)
+    for name in touched:
+        new = content(here.commits[name])
+        for a, b, c, d in reversed(changes(now, new)):
+            owners[a:b] = [name] * (d - c)
+        now = new
+    return owners
+
+
+def _owning(owners: Sequence[str], change: Change) -> set[str]:
+    """The patches whose lines a change replaces, or between whose lines it inserts."""
+    a, b, _, _ = change
+    own = owners[a:b] if b > a else owners[max(a - 1, 0) : a + 1]
+    return {name for name in own if name != BASE}
+
+
+def _folded(
+    here: Standing, found: Sequence[Pick], own: Sequence[Hunk], head: str
+) -> list[Pick] | None:
+    """The picks with some hunks folded into their patch; None where that does not come out even."""
+    odb = here.odb
+    tree = _tree_with(here, own, head)
+    extra = work_commit(odb, tree, head)
+    grown = list(found)
+    at = max(n for n, pick in enumerate(grown) if pick.name == own[0].patch)
+    grown.insert(at + 1, Pick(name=own[0].patch or "", commit=extra, into=True))
+    every = [pick for pick in grown if pick.into]
+    wanted = _combined(here, [pick.commit for pick in every], head)
+    return grown if wanted and _end(here, grown) == wanted else None
+
+
+def _tree_with(here: Standing, own: Sequence[Hunk], head: str) -> str:
+    """HEAD's tree with only some hunks of the workspace's changes."""
+    odb = here.odb
+    old, new = odb.commit(head).tree, odb.commit(here.work or "").tree
+    entries: dict[bytes, Entry | None] = {}
+    by_path: dict[bytes, list[Change | None]] = {}
+    for hunk in own:
+        by_path.setdefault(hunk.raw, []).append(hunk.change)
+    for path, chosen in by_path.items():
+        left, right = odb.find(old, path), odb.find(new, path)
+        if left is None or right is None or None in chosen:
+            entries[path] = right
+            continue
+        before, after = split(odb.blob(left.oid)), split(odb.blob(right.oid))
+        for a, b, c, d in sorted((one for one in chosen if one), reverse=True):
+            before[a:b] = after[c:d]
+        entries[path] = Entry(right.mode, odb.add("blob", b"".join(before)))
+    return odb.edit(old, entries)
+
+
+def _combined(here: Standing, extras: Sequence[str], head: str) -> str | None:
+    """HEAD's tree with several sets of hunks: how the end must look."""
+    tree = here.odb.commit(head).tree
+    return _carried(here.odb, [(head, extra) for extra in extras], tree)
+
+
+def _end(here: Standing, found: Sequence[Pick]) -> str | None:
+    """The tree after all picks that the workspace has; None at a conflict."""
+    steps = [
+        (here.odb.commit(pick.commit).parents[0], pick.commit)
+        for pick in found
+        if pick.name in here.held
+    ]
+    return _carried(here.odb, steps, here.odb.commit(here.base.commit).tree)
+
+
+def _carried(odb: ObjectStore, steps: Sequence[tuple[str, str]], tree: str) -> str | None:
+    merger = Merger(odb)
+    for before, after in steps:
+        old, new = odb.commit(before).tree, odb.commit(after).tree
+        done = carry(merger, old, new, tree, renames=Renames(odb, old, tree))
+        if done.trouble:
+            return None
+        tree = done.tree
+    return tree
