@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import running
 from stack.flows import status as flow
+from stack.store.project import Project
+
+if TYPE_CHECKING:
+    from stack.flows import running
 
 
 SHOWN = 6
@@ -22,7 +27,8 @@ def command(upstream: str | None, line: str | None, check: bool) -> Verb:
     """Compare the workspaces with the patch files.
 
     clean: they say the same. edited: uncommitted work. ahead: commits to export. behind: patch
-    files to apply. diverged: both. absent: never applied here. Behind them stands what each
+    files to apply. diverged: both. editing: it stands at a patch that is being edited. absent: never
+    applied here. Behind them stands what each
     environment runs (stack use, stack install), and whether its files were edited since.
     """
 
@@ -33,7 +39,7 @@ def command(upstream: str | None, line: str | None, check: bool) -> Verb:
             rows = [flow.line_status(project, series.upstream, series.pin.label)]
         else:
             rows = flow.status(project, (project.upstream(upstream)[0],) if upstream else None)
-        served = [] if line or upstream else running.environments(project)
+        served = [] if line or upstream else _environments(project)
         cut_off = flow.pending(project.paths)
         off = cut_off or any(row.state not in ("clean", "absent") for row in rows)
 
@@ -66,3 +72,13 @@ def command(upstream: str | None, line: str | None, check: bool) -> Verb:
         return Answer(data=data, show=show, exit_code=1 if check and off else 0)
 
     return run
+
+
+def _environments(project: Project) -> list[running.Running]:
+    """What environments run; where nothing was ever served, the modules for that stay away."""
+    state = project.paths.state
+    if not (state / "active").is_dir() and not (state / "installed").is_dir():
+        return []
+    from stack.flows import running
+
+    return running.environments(project)

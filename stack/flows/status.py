@@ -6,11 +6,13 @@ from typing import Literal
 
 import msgspec
 
+from stack.flows import restack_state
 from stack.flows.transaction import read_receipt, workspace_of
+from stack.model.records import Receipt
 from stack.store.paths import Paths
 from stack.store.project import Project
 
-State = Literal["absent", "clean", "edited", "ahead", "behind", "diverged"]
+State = Literal["absent", "clean", "edited", "ahead", "behind", "diverged", "editing"]
 
 
 class LineStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +52,10 @@ def line_status(project: Project, upstream: str, label: str) -> LineStatus:
     receipt = read_receipt(project, upstream, label)
     head = workspace.head()
     edited = tuple(workspace.edited())
-    notes: list[str] = []
+    notes = _under_way(project, line.id, receipt)
     ahead = receipt is None or head != receipt.head
     behind = receipt is None
-    if receipt is not None:
+    if receipt is not None and receipt.editing is None:
         gone = [name for name in receipt.selected if name not in line.files]
         behind = bool(gone) or line.digest(receipt.selected) != receipt.digest
         if behind:
@@ -65,7 +67,9 @@ def line_status(project: Project, upstream: str, label: str) -> LineStatus:
             missing = [name for name in active if name not in receipt.selected]
             notes += [f"with {name}" for name in extra] + [f"without {name}" for name in missing]
     state: State = "clean"
-    if ahead and behind:
+    if receipt is not None and receipt.editing is not None:
+        state = "editing"
+    elif ahead and behind:
         state = "diverged"
     elif ahead:
         state = "ahead"
@@ -80,6 +84,20 @@ def line_status(project: Project, upstream: str, label: str) -> LineStatus:
         selected=len(active), head=head, source=receipt.source if receipt else None,
         edited=edited, notes=tuple(notes),
     )
+
+
+def _under_way(project: Project, line: str, receipt: Receipt | None) -> list[str]:
+    """What waits for `--continue` in a line."""
+    notes = []
+    if receipt is not None and receipt.editing is not None:
+        notes.append(f"editing {receipt.editing.patch}: stack edit --continue or --abort")
+    if (stopped := restack_state.load(project)) is not None and stopped.line == line:
+        verb = stopped.what.split()[0]
+        notes.append(
+            f"`{stopped.what}` stopped at patch `{stopped.current}`: stack {verb} --continue or "
+            "--abort"
+        )
+    return notes
 
 
 def pending(paths: Paths) -> bool:
