@@ -18,6 +18,13 @@ GROUPS: dict[str, dict[str, str]] = {
     "Change": {
         "apply": "Apply a line in its workspace, all or nothing",
         "export": "Write the workspace's commits back to the patch files",
+        "new": "Make a patch of what is changed in the workspace",
+        "edit": "Change a patch where it stands",
+        "refresh": "Put what is changed in the workspace into a patch",
+        "fold": "Make one patch of two",
+        "drop": "Take patches out of a line",
+        "move": "Put a patch elsewhere in its line",
+        "rename": "Give a patch another name",
         "undo": "Take the last change back",
     },
     "Carry": {
