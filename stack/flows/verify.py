@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from stack.bench import environment, logs
+from stack.bench import environment
 from stack.errors import ConfigError, UsageError
 from stack.flows import environment as bases
 from stack.flows import prepare
@@ -17,6 +17,7 @@ from stack.flows.build import Built, build
 from stack.flows.events import Emit, Said
 from stack.flows.layers import PROBE
 from stack.flows.prefixes import replayed
+from stack.flows.signatures import catalogue
 from stack.flows.verify_compare import Comparing, Found
 from stack.flows.verify_trials import Ground, Session, now_id
 from stack.host import fingerprint, survivors
@@ -79,7 +80,7 @@ def verify(
         _tell_left_out(name, profile, emit)
         ground = _ground(project, name, profile, built, machine)
         session = Session(
-            ground, project.paths, ledger, logs.catalogue(), emit, fresh=fresh
+            ground, project.paths, ledger, catalogue(project), emit, fresh=fresh
         )
         asked = list(_comparisons(project, profile, built, wanted, emit, mode=mode))
         counts = [pairs or one.bench.pairs for one in asked]

@@ -10,6 +10,7 @@ import msgspec
 from stack.model.hardware import Checkpoint, Hardware
 from stack.model.line import Name
 from stack.model.recipe import Recipe, Variable
+from stack.model.signatures import Signature
 
 SCHEMA = 1
 SourceKind = Literal["path", "git", "sdist"]
@@ -105,3 +106,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     profile: Mapping[Name, Profile] = {}
     recipe: Mapping[Name, Recipe] = {}
     bench: Mapping[Name, Bench] = {}
+    signature: tuple[Signature, ...] = ()

@@ -25,6 +25,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Classes are `blocked:`, `stalled:`, `degraded:`, `quality:` or `warning:` with a name, `ok` (the
     result was printed) or `progress` (what stalled before this line has gone on). A `wrapper` is
     reported only where no inner cause is found; a higher `priority` is nearer to the root.
+    Raises ValueError for another class and for a pattern that is no regular expression.
     """
 
     name: str
@@ -35,6 +36,14 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     priority: int = 50
     min_count: int = 1
 
+    def __post_init__(self) -> None:
+        if not _OUTCOME.fullmatch(self.outcome):
+            raise ValueError(f"no such class: {self.outcome}")
+        try:
+            re.compile(self.pattern.encode())
+        except re.error as error:
+            raise ValueError(f"bad pattern: {error}") from error
+
 
 class Catalogue:
     """Signatures by name, compiled."""
@@ -42,15 +51,7 @@ class Catalogue:
     def __init__(self, signatures: Iterable[Signature]) -> None:
         self.signatures = tuple(signatures)
         self._needles: dict[tuple[bytes, ...], Needles] = {}
-        self.compiled: list[tuple[Signature, re.Pattern[bytes]]] = []
-        for signature in self.signatures:
-            if not _OUTCOME.fullmatch(signature.outcome):
-                raise ValueError(f"signature {signature.name}: no such class: {signature.outcome}")
-            try:
-                pattern = re.compile(signature.pattern.encode())
-            except re.error as error:
-                raise ValueError(f"signature {signature.name}: bad pattern: {error}") from error
-            self.compiled.append((signature, pattern))
+        self.compiled = [(one, re.compile(one.pattern.encode())) for one in self.signatures]
 
     @classmethod
     def load(cls, *documents: Mapping[str, Any]) -> Catalogue:
