@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Prove": {
         "verify": "Measure each patch against the prefix before it",
         "report": "Show the last verdicts as a table",
+        "diagnose": "Say how runs ended and why, from their logs",
     },
     "Care": {
         "doctor": "Check this machine and project, and name what is missing",
