@@ -57,11 +57,13 @@ def lines(root: str) -> list[str]:
 
 
 def members(root: str, line: str) -> list[dict[str, object]]:
-    """The patches of a line, as `series.toml` has them; `ValueError` for what is not TOML."""
+    """The patches of a line, as `series.toml` has them; `ValueError` for what is not ours."""
     import tomllib
 
     with open(os.path.join(root, "patches", line, "series.toml"), "rb") as file:
         document = tomllib.load(file)
+    if document.get("schema") != 1:
+        raise ValueError(line)
     found = document.get("patch", [])
     if any(not isinstance(member["name"], str) for member in found):
         raise ValueError(line)

@@ -27,9 +27,9 @@ def command(upstream: str | None, line: str | None, check: bool) -> Verb:
     """Compare the workspaces with the patch files.
 
     clean: they say the same. edited: uncommitted work. ahead: commits to export. behind: patch
-    files to apply. diverged: both. editing: it stands at a patch that is being edited. absent: never
-    applied here. Behind them stands what each
-    environment runs (stack use, stack install), and whether its files were edited since.
+    files to apply. diverged: both. editing: it stands at a patch that is being edited. absent:
+    never applied here. Behind them stands what each environment runs (stack use, stack install),
+    and whether its files were edited since.
     """
 
     def run(ctx: Context) -> Answer:
