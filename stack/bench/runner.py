@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import tempfile
@@ -69,6 +70,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     stalled: bool = False
     survivors: int = 0
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     max_rss_kib: int = 0
     load: float | None = None
     engine: Mapping[str, Any] = {}
@@ -104,6 +106,7 @@ def run(job: Job, catalogue: Catalogue, on_tick: Tick, outer: Mapping[str, str])
             log.write_text(wrong + "\n")
             return Ran(outcome="blocked:wrong_files", cause=wrong, cold=cold, exit_code=1)
         load = os.getloadavg()[0]
+        spent = _spent()
         done = _run(job, env, work, mark, on_tick, cold=cold)
     finally:
         left = survivors.end(mark)
@@ -119,6 +122,7 @@ def run(job: Job, catalogue: Catalogue, on_tick: Tick, outer: Mapping[str, str])
     return Ran(
         **ran, cold=cold, proved=len(job.files), loaded=seen, exit_code=done.exit_code,
         timed_out=done.timed_out, stalled=done.stalled, survivors=left, seconds=done.seconds,
+        processor_seconds=_spent() - spent,
         max_rss_kib=done.max_rss_kib, load=load,
     )
 
@@ -144,6 +148,12 @@ def _run(
             argv=job.argv, exit_code=-signal.SIGTERM, seconds=time.monotonic() - started,
             stalled=True,
         )
+
+
+def _spent() -> float:
+    """The processor time of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _used(root: Path) -> Path:

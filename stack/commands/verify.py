@@ -20,8 +20,8 @@ _BAD = ("SLOWER", "BROKEN", "STALLED")
 @click.argument("patches", metavar="[PATCH]...", nargs=-1)
 @click.option("--profile", metavar="NAME", help="A profile of stack.toml [default: its default]")
 @click.option(
-    "--pairs", type=click.IntRange(1, 64), metavar="N",
-    help="Pairs of trials for each patch [default: what the bench says]",
+    "--pairs", type=click.IntRange(1, 8), metavar="N",
+    help="At most so many pairs of trials for each patch [default: what the bench says]",
 )
 @click.option(
     "--mode", type=click.Choice(["marginal"]), default="marginal", show_default=True,

@@ -11,7 +11,7 @@ import msgspec
 from stack.model.verdict import Verdict
 
 LEDGER_SCHEMA = 1
-Side = Literal["before", "after"]
+Side = Literal["before", "after", "upstream"]
 Role = Literal["gate", "warm-up", "single", "pair"]
 Mode = Literal["marginal"]
 
@@ -27,6 +27,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="trial"):
     """One fresh process run once. `seconds` is wall time, `log` a path below `.stack/`.
+
+    `processor_seconds` counts the process and all its children.
 
     `key` is the question that the trial answers (layers, environment, bench text, machine, role,
     place), so that the same question finds it again. `outcome` is `ok` or a class such as
@@ -68,6 +70,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
     stalled: bool = False
     survivors: int = 0
     seconds: float
+    processor_seconds: float = 0.0
     max_rss_kib: int = 0
     load: float | None = None
     engine: Mapping[str, Any] = {}

@@ -55,6 +55,7 @@ def test_a_good_trial_gives_both_figures_and_the_next_one_is_warm(tmp_path: Path
     assert first.figures is not None
     assert (first.figures.value, first.figures.logged) == (20.001, 20.0)
     assert run(made).cold is False
+    assert 0 < first.processor_seconds < 10
 
 
 def test_the_log_line_must_agree_with_the_result(tmp_path: Path) -> None:
