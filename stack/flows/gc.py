@@ -1,16 +1,18 @@
-"""Remove what nothing needs any more: old bases and layers, leavings of killed runs, loose objects."""
+"""Remove what nothing needs any more: old bases and layers, leavings of killed runs, objects."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+from packaging.specifiers import SpecifierSet
 
-from stack.errors import Locked, StackError
-from stack.flows import environment, serve
+from stack.errors import BuildFailed, Locked, StackError
+from stack.flows import environment, recipes, serve
 from stack.flows.events import Emit, Said
+from stack.flows.jobs import job_of, jobs
 from stack.flows.prefixes import replayed
 from stack.flows.transaction import writing
 from stack.repo.client import Git
@@ -54,51 +56,76 @@ def _garbage(project: Project, emit: Emit) -> Iterator[Garbage]:
     ):
         for left in sorted(folder.glob(".*.tmp")):
             yield _of(project, left, "left by a killed run")
-    keys = _wanted_bases(project, emit)
-    if keys is None:
-        return
+    wanted = {name: _bases(project, name, emit) for name in project.settings.profile}
+    keys = {key for found in wanted.values() for key in found}
     for base in sorted(paths.venvs.glob("*/")):
         if base.name not in keys:
             yield _of(project, base, "no profile wants this base any more")
-    trees = _wanted_trees(project, emit)
-    if trees is not None:
-        trees |= serve.trees(project)
+    here = [
+        name for name, found in wanted.items() if any((paths.venvs / key).exists() for key in found)
+    ]
+    needed = _needed(project, here, emit)
     for folder in sorted(paths.layers.glob("*/")):
         if not any(folder.name.startswith(f"{key}-") for key in keys):
             yield _of(project, folder, "its base is gone")
-        elif trees is not None:
+        elif needed is not None:
+            trees, read = needed
             for layer in sorted(folder.glob("*/")):
-                if layer.name not in trees:
-                    yield _of(project, layer, "no line has this prefix any more")
-                    if (record := folder / f"{layer.name}.json").exists():
-                        yield _of(project, record, "the record of that layer")
+                if layer.name in trees or recipes.read_by(layer) in read:
+                    continue
+                yield _of(project, layer, "no line has this prefix any more")
+                if (record := folder / f"{layer.name}.json").exists():
+                    yield _of(project, record, "the record of that layer")
 
 
-def _wanted_bases(project: Project, emit: Emit) -> set[str] | None:
-    keys = set()
-    for name, profile in project.settings.profile.items():
-        try:
-            keys.add(environment.wanted(project, name, profile).key)
-        except StackError as wrong:
-            emit(Said(f"profile {name}: {wrong.message}; bases and layers are left alone", True))
-            return None
-    return keys
+def _bases(project: Project, name: str, emit: Emit) -> set[str]:
+    """The keys of the bases that a profile would use again.
+
+    Where its Python is not there now, they are those that it may have made.
+    """
+    profile = project.settings.profile[name]
+    try:
+        return {environment.wanted(project, name, profile).key}
+    except BuildFailed as wrong:
+        fits = SpecifierSet(profile.python)
+        records = {
+            folder.name: environment.read_record(folder)
+            for folder in project.paths.venvs.glob("*/")
+        }
+        kept = {
+            key for key, record in records.items()
+            if record is None or fits.contains(record.interpreter.version, prereleases=True)
+        }
+        if kept:
+            emit(Said(f"profile {name}: {wrong.message}; {len(kept)} bases are left alone", True))
+        return kept
 
 
-def _wanted_trees(project: Project, emit: Emit) -> set[str] | None:
-    trees: set[str] = set()
-    for name, profile in project.settings.profile.items():
+def _needed(
+    project: Project, profiles: Sequence[str], emit: Emit
+) -> tuple[set[str], set[recipes.Read | None]] | None:
+    """The trees, and what recipes have read, of the prefixes of some profiles; None: not known."""
+    trees: set[str] = {recipes.EMPTY, *serve.trees(project)}
+    read: set[recipes.Read | None] = set()
+    for name in profiles:
+        profile = project.settings.profile[name]
+        listed = jobs(project, name, profile)
+        for job in listed:
+            if job.line is None:
+                read |= recipes.reads_of(job, None, project.paths.root)
         for text in profile.lines:
             line = project.find(text)
             try:
                 with replayed(project, line, line.series.select(), emit, strict=False) as found:
                     trees |= {prefix.tree for prefix in found.prefixes}
+                    if own := job_of(listed, line):
+                        read |= recipes.reads_of(own, found, project.paths.root)
             except Locked:
                 raise
             except StackError as wrong:
                 emit(Said(f"{name}: {line.id}: {wrong.message}; layers are left alone", True))
                 return None
-    return trees
+    return trees, read
 
 
 def _of(project: Project, path: Path, why: str) -> Garbage:

@@ -24,6 +24,8 @@ from stack.model.recipe import RECIPE_SCHEMA, RecipeRecord, recipe_key
 from stack.store import atomic
 from stack.store.project import Project
 
+EMPTY = "0" * 40  # the layer of a prefix that does not build
+
 
 def layers_of(
     project: Project, base: Base, job: Job, line: Replayed, emit: Emit
@@ -152,6 +154,29 @@ def _make(
     return Layer(tree=key, path=path, files=record.files)
 
 
+Read = tuple[str, frozenset[tuple[str, str]]]  # a recipe, and the ids of what it read
+
+
+def reads_of(job: Job, line: Replayed | None, root: Path) -> set[Read]:
+    """What the layers of a job that are still of use have read."""
+    where, reads = job.where, job.recipe.reads
+    sources = (
+        [of_tree(line.odb, prefix.tree, reads, where) for prefix in line.prefixes]
+        if line is not None
+        else [of_folder(root, reads, where)]
+    )
+    return {(job.name, frozenset(source.ids.items())) for source in sources}
+
+
+def read_by(path: Path) -> Read | None:
+    """What the layer at a path has read; None for a layer that no recipe made."""
+    try:
+        record = msgspec.json.decode(_record(path).read_bytes(), type=RecipeRecord)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    return record.recipe, frozenset(record.reads.items())
+
+
 def _copy(found: Path, to: Path) -> None:
     if found.is_dir():
         shutil.copytree(found, to, ignore=shutil.ignore_patterns("__pycache__"))
@@ -175,7 +200,7 @@ def _failed(
 
 def _empty(project: Project, base: Base) -> Layer:
     """A layer that holds nothing: the part is not there."""
-    path = place(project, base, "0" * 40)
+    path = place(project, base, EMPTY)
     path.mkdir(parents=True, exist_ok=True)
     return Layer(tree=path.name, path=path, files={})
 

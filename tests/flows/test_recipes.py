@@ -237,3 +237,80 @@ def test_print_writes_a_script_that_does_what_build_does(card: Card) -> None:
     assert ctypes.CDLL(str(library)).answer() == 2
     assert "cpath unset arch bmg" in ran.stdout
     assert json.loads(card.stack.ok("build", "--profile", "card", "--print", "--json").out)["data"]
+
+
+SHADOWED = """schema = 1
+[upstream.demo]
+git = "{url}"
+packages = ["src/flake"]
+[profile.card]
+python = "=={python}.*"
+packages = ["tiny-flake==1.0"]
+leave-out = ["tiny-gone"]
+lines = ["demo/1.0"]
+prepare = [["{{{{ python }}}}", "-c", "open('{{{{ models }}}}/made', 'w')"]]
+env = {{ WHAT = "it's {{{{ profile }}}}" }}
+"""
+
+
+def test_the_script_shadows_packages_as_build_does(
+    tmp_path: Path, upstream: RepoBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {"NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "links")}.items():
+        monkeypatch.setenv(f"PIP_{name}", text)
+    monkeypatch.setenv("STACK_INSTALLER", "pip")
+    files = {"flake/__init__.py": b"", "flake/core.py": b"X = 1\n", "flake/old.py": b""}
+    make_wheel(tmp_path / "links", "tiny-flake", "1.0", files, ["tiny-gone"])
+    make_wheel(tmp_path / "links", "tiny-gone", "1.0", {"tiny_gone.py": b""})
+    upstream.commit("begin", {f"src/{name}": data for name, data in files.items()})
+    upstream.git("tag", "begin")
+    upstream.commit("Change, add, remove", {
+        "src/flake/core.py": b"X = 2\n", "src/flake/sub/new.py": b"N = 3\n",
+        "src/flake/old.py": None, "docs.md": b"x\n",
+    })
+    (tmp_path / "my project").mkdir()
+    stack = Stack(tmp_path / "my project")
+    (stack.folder / "stack.toml").write_text(SHADOWED.format(url=upstream.url, python=PYTHON))
+    stack.ok("line", "add", "demo@begin", "--label", "1.0")
+    stack.ok("import", "--upstream", "demo@1.0", *upstream.patches("begin", tmp_path / "m"))
+    script = tmp_path / "by hand.sh"
+    script.write_text(stack.ok("build", "--profile", "card", "--print").out)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", str(script)], check=False, capture_output=True, text=True,
+        env={**os.environ, "PATH": path},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    hand = stack.folder / ".stack/by-hand/card"
+    assert (hand / "models/made").is_file()
+    assert not list(hand.glob("venv/lib/python*/site-packages/tiny_gone.py"))
+    layer = hand / "layers/demo/1.0"
+    done = stack.ok("build", "--profile", "card", "--json").json["data"]
+    built = Path(done["layers"][-1]["path"])
+
+    def files_of(folder: Path) -> dict[str, bytes]:
+        return {
+            str(file.relative_to(folder)): file.read_bytes()
+            for file in sorted(folder.rglob("*.py"))
+        }
+
+    assert files_of(layer) == files_of(built)
+    assert set(files_of(layer)) == {"flake/__init__.py", "flake/core.py", "flake/sub/new.py"}
+    *exports, python = ran.stdout.splitlines()[-3:]
+    ask = f"{python} -c 'import os, flake.core as c; print(c.X, os.environ[\"WHAT\"])'"
+    told = subprocess.run(
+        ["bash", "-c", "\n".join([*exports, ask])],
+        check=True, capture_output=True, text=True, cwd=tmp_path,
+    )
+    assert told.stdout == "2 it's card\n"
+
+
+def test_gc_keeps_what_a_prefix_reads_and_removes_the_rest(card: Card) -> None:
+    rows = card.build()
+    assert "0 things" in card.stack.ok("gc").err
+    assert card.states() == ["kept"] * 3
+    patch = card.stack.folder / "patches/kernels/1.0/answer-two.patch"
+    patch.write_bytes(patch.read_bytes().replace(b"return 2", b"return 3"))
+    card.stack.ok("gc")
+    assert not Path(rows[2]["path"]).exists()
+    assert card.states() == ["kept", "kept", "new"]
