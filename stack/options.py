@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _complete_lines(
+def complete_lines(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
+    """The lines that begin with what is typed."""
     root = quick.find_root(".")
     found = quick.lines(root) if root else []
     return [CompletionItem(line) for line in found if line.startswith(incomplete)]
@@ -31,7 +32,7 @@ def _complete_lines(
 def choose_line(function: F) -> F:
     """`--upstream NAME[@REV]` and `--line UPSTREAM/LABEL`."""
     function = click.option(
-        "--line", "line", metavar="UPSTREAM/LABEL", shell_complete=_complete_lines,
+        "--line", "line", metavar="UPSTREAM/LABEL", shell_complete=complete_lines,
         help="The line of that name",
     )(function)
     return click.option(

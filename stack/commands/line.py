@@ -5,14 +5,16 @@ from __future__ import annotations
 import click
 import msgspec
 
+from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
+from stack.errors import UsageError
 from stack.flows import project_setup
 
 
-@click.group(short_help="Add and list lines")
+@click.group(short_help="Add, list and remove lines, and choose the default")
 def command() -> None:
-    """Add and list lines."""
+    """Add, list and remove lines, and choose the default."""
 
 
 @command.command("add")
@@ -67,5 +69,56 @@ def list_() -> Verb:
                 )
 
         return Answer(data={"lines": rows}, show=show)
+
+    return run
+
+
+@command.command("default")
+@click.argument("line", metavar="LINE", shell_complete=options.complete_lines)
+def default(line: str) -> Verb:
+    """Make a line the one that its upstream's name alone means."""
+
+    def run(ctx: Context) -> Answer:
+        project = ctx.project
+        chosen = project.find(line)
+        changed = project_setup.set_default(project, chosen)
+
+        def show(console: Console) -> None:
+            word = "is now" if changed else "was already"
+            console.say(f"{chosen.id} {word} the default line of {chosen.series.upstream}")
+
+        return Answer(data={"line": chosen.id, "changed": changed}, show=show)
+
+    return run
+
+
+@command.command("remove")
+@click.argument("line", metavar="LINE", shell_complete=options.complete_lines)
+@options.dry_run
+def remove(line: str, *, dry_run: bool) -> Verb:
+    """Remove a line: its patch files and its workspace, which must be clean.
+
+    `stack undo` brings both back.
+    """
+
+    def run(ctx: Context) -> Answer:
+        project = ctx.project
+        if "/" not in line:
+            raise UsageError(f"`{line}` is not a line", hint="stack line remove UPSTREAM/LABEL")
+        chosen = project.find(line)
+        project_setup.remove_line(
+            project, chosen, ctx.console.emit, dry_run=dry_run, command=ctx.command
+        )
+        count = len(chosen.series.patch)
+
+        def show(console: Console) -> None:
+            word = "would be removed" if dry_run else "removed; stack undo brings it back"
+            console.say(f"{chosen.id} with {count} patches {word}")
+
+        data = {
+            "line": chosen.id, "dry_run": dry_run,
+            "patches": [{"name": member.name} for member in chosen.series.patch],
+        }
+        return Answer(data=data, show=show)
 
     return run

@@ -74,8 +74,11 @@ def rename_member(data: bytes, old: str, new: str) -> bytes:
     """The same document with one patch under another name; every other byte stays."""
     head, blocks, tail = _blocks(data.decode())
     entry = re.compile(rf"""^(\s*name\s*=\s*)(["']){re.escape(old)}\2""", re.MULTILINE)
+    title = re.compile(rf"^(\s*\[\[\s*patch\s*\]\]\s*# ){re.escape(old)}$", re.MULTILINE)
     made = [
-        entry.sub(rf"\g<1>\g<2>{new}\g<2>", block, count=1) if _name(block) == old else block
+        title.sub(rf"\g<1>{new}", entry.sub(rf"\g<1>\g<2>{new}\g<2>", block, count=1))
+        if _name(block) == old
+        else block
         for block in blocks
     ]
     text = head + "".join(made) + tail
@@ -123,19 +126,25 @@ def _name(block: str) -> str | None:
 
 
 def _block(member: Member) -> str:
+    """An entry whose first and last line are its own.
+
+    So git's `merge=union` keeps two people's new entries whole, where equal lines in their middle
+    would be taken for common ones.
+    """
     if member == Member(name=member.name, state=member.state, kind=member.kind):
         # a long series is mostly these, and tomlkit takes a millisecond for each
         return (
-            f'[[patch]]\nname = "{member.name}"\nstate = "{member.state}"\n'
-            f'kind = "{member.kind}"\n'
+            f'[[patch]] # {member.name}\nstate = "{member.state}"\nkind = "{member.kind}"\n'
+            f'name = "{member.name}"\n'
         )
-    return tomlkit.dumps({"patch": [_table(member)]})
+    text = tomlkit.dumps({"patch": [_table(member)]})
+    return text.replace("[[patch]]", f"[[patch]] # {member.name}", 1)
 
 
 def _table(member: Member) -> Table:
     """An entry for a member, without the keys that have their default."""
     table = tomlkit.table()
-    for key in ("name", "state", "kind"):
+    for key in ("state", "kind"):
         table[key] = getattr(member, key)
     if member.reason:
         table["reason"] = member.reason
@@ -148,6 +157,7 @@ def _table(member: Member) -> Table:
             table[key] = list(said)
     if member.claim:
         table["claim"] = member.claim
+    table["name"] = member.name
     return table
 
 
@@ -164,3 +174,11 @@ def set_table(data: bytes, path: Sequence[str], values: Mapping[str, Any]) -> by
     return tomlkit.dumps(document).encode()
 
 
+def drop_key(data: bytes, path: Sequence[str], key: str) -> bytes:
+    """The same document without one key of a table."""
+    document = tomlkit.parse(data.decode())
+    here: Any = document
+    for part in path:
+        here = here[part]
+    here.pop(key, None)
+    return tomlkit.dumps(document).encode()

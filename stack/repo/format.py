@@ -25,14 +25,18 @@ _HEADER = re.compile(
 )
 
 
-def format_commits(git: Git, base: str, head: str, *, context: int = 3) -> list[bytes]:
+def format_commits(
+    git: Git, base: str, head: str, *, context: int = 3, renames: bool = True
+) -> list[bytes]:
     """The commits after `base` up to `head`, each as a mail, oldest first; one git process.
 
-    `context` is the number of context lines of each hunk.
+    `context` is the number of context lines of each hunk. Without `renames` a renamed file is one
+    that goes and one that comes, as programs other than git read it.
     """
+    plain = () if renames else ("--no-renames",)
     with tempfile.TemporaryDirectory(prefix="stack-format-") as folder:
         git.run(
-            "format-patch", *_FLAGS, f"--unified={context}", f"--output-directory={folder}",
+            "format-patch", *_FLAGS, *plain, f"--unified={context}", f"--output-directory={folder}",
             f"{base}..{head}",
         )
         names = sorted((path for path in Path(folder).iterdir()), key=lambda path: int(path.name))

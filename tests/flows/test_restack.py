@@ -68,7 +68,7 @@ def test_new_takes_changes_and_new_files_and_undo_gives_them_back(demo: Demo) ->
     mail = (demo.line / "third.patch").read_text()
     assert "Subject: [Core] Spell three\n\nWords.\n\nWhy: reads better\nUpstream-Status: Pending\n" in mail
     assert len(demo.id_of("third")) == 16
-    assert 'name = "third"\nstate = "active"\nkind = "fix"' in (demo.line / "series.toml").read_text()
+    assert 'state = "active"\nkind = "fix"\nname = "third"' in (demo.line / "series.toml").read_text()
     assert demo.git("status", "--porcelain") == ""
     assert "From: Ann Author <ann@example.com>" in mail
     same_as_git_am(demo)

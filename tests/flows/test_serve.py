@@ -174,8 +174,7 @@ def test_gc_keeps_a_prefix_that_is_in_use_though_the_line_lost_it(built: Tiny) -
     built.stack.ok("use", "demo")
     series = built.stack.folder / "patches/demo/1.0/series.toml"
     series.write_text(series.read_text().replace(
-        'name = "add-and-remove"\nstate = "active"', 'name = "add-and-remove"\nstate = "parked"\n'
-        'reason = "neutral"'
+        '# add-and-remove\nstate = "active"', '\nstate = "parked"\nreason = "neutral"'
     ))
     built.stack.ok("gc")
     ask = "import flake.sub.new as n; print(n.NEW)"

@@ -79,7 +79,7 @@ def test_the_same_order_is_the_same_bytes() -> None:
 def test_a_patch_that_is_added_leaves_the_rest_alone() -> None:
     plain = TEXT[: TEXT.index("\n# the end")]
     made = edit.set_members(plain.encode(), members("abcd")).decode()
-    assert made == plain + '\n[[patch]]\nname = "d"\nstate = "active"\nkind = "feature"\n'
+    assert made == plain + '\n[[patch]] # d\nstate = "active"\nkind = "feature"\nname = "d"\n'
 
 
 def test_a_first_patch() -> None:
