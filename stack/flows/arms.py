@@ -30,7 +30,10 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A patch put to the test: the prefix before it against the prefix with it, in one bench."""
+    """A patch put to the test: the prefix before it against the prefix with it, in one bench.
+
+    `upstream` is the side without any patch, where the prefix before has some.
+    """
 
     line: str
     member: Member
@@ -40,8 +43,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     bench: Bench
     before: Arm
     after: Arm
+    upstream: Arm | None = None
 
     def arm(self, side: Side) -> Arm:
+        if side == "upstream":
+            return self.upstream or self.before
         return self.before if side == "before" else self.after
 
     @property

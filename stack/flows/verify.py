@@ -232,12 +232,13 @@ def _comparisons(
             for bench_name in member.bench or profile.benches:
                 bench = project.settings.bench[bench_name]
                 both = knobs(profile.env, bench.env, applied, member)
-                before, after = (
-                    _arm(built, line, place, both) for place in (at - 1, at)
+                bare, before, after = (
+                    _arm(built, line, place, both) for place in (0, at - 1, at)
                 )
                 yield Comparison(
                     line=line.id, member=member, outcome=outcomes[member.name], mode=mode,
                     name=bench_name, bench=bench, before=before, after=after,
+                    upstream=bare if at > 1 else None,
                 )
 
 
@@ -257,7 +258,7 @@ def _arm(built: Built, line: Line, at: int, both: dict[str, str]) -> Arm:
         patched |= one.layer.files
     return Arm(
         prefix=chosen[line.id].prefix.name or "base", patched=patched, knobs=both,
-        trees={name: one.prefix.tree for name, one in chosen.items()},
+        trees={name: one.layer.tree for name, one in chosen.items()},
         layers=tuple(one.layer.path for one in chosen.values()),
     )
 

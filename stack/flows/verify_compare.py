@@ -124,6 +124,9 @@ class Comparing:
             return Found(judgement=_judged(before, _state(measured)))
         value = measured.figures.value
         note = f"{value:.4g} {measured.figures.unit}; {judgement.note}"
+        if self.asked.upstream is not None:  # what a user without any patch meets
+            bare = self._ask("upstream", "single")
+            note += f"; upstream: {'runs' if bare.ran else told(_state(bare))}"
         return Found(judgement=msgspec.structs.replace(judgement, note=note), after_value=value)
 
     def _measure(self) -> Found:
