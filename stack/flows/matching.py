@@ -32,6 +32,11 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     how: How
 
+    @property
+    def told(self) -> str:
+        """What told, in words."""
+        return "no patch is like it" if self.how == "new" else f"by its {self.how}"
+
 
 def match(
     odb: ObjectStore, line: Line, receipt: Receipt, ids: Sequence[str], taken: set[str]

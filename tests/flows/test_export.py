@@ -174,7 +174,8 @@ def test_merges_empty_commits_and_foreign_bases_are_refused(demo: Demo) -> None:
     demo.commit("Side", {"src/side": b"1\n"})
     demo.git("merge", "--quiet", "--no-edit", head)
     assert "is a merge" in demo.stack("export").err
-    demo.git("reset", "--quiet", "--hard", f"{demo.base}~1")
+    demo.git("checkout", "--quiet", "--orphan", "elsewhere")
+    demo.git("commit", "--quiet", "-m", "A history of its own")
     assert "does not stand on the pin" in demo.stack("export").err
     assert demo.files() == before
 
@@ -263,3 +264,37 @@ def test_nothing_runs_from_the_workspace(demo: Demo) -> None:
     demo.stack.ok("undo")
     assert not list(Path("/tmp").glob("stack-hook-ran-*"))
     assert subprocess.run(["git", "fsck"], cwd=demo.tree, env=os.environ, check=True)
+
+
+def test_a_reworded_commit_without_its_id_is_known_by_its_content(demo: Demo) -> None:
+    patch_id, before = demo.id_of("edit-2"), demo.files()
+    demo.git("commit", "--amend", "--quiet", "-m", "[Core] Quite other words")
+    done = demo.stack.ok("export", "--dry-run", "--json").json["data"]
+    assert [(row["name"], row["matched"]) for row in done["plan"]] == [
+        ("edit-0", "id"), ("edit-1", "id"), ("edit-2", "content")
+    ]
+    assert demo.files() == before
+    assert "changed  edit-2 (by its content)" in demo.stack.ok("export", "--dry-run").out
+    demo.stack.ok("export")
+    assert demo.id_of("edit-2") == patch_id
+    assert set(demo.files()) == set(before)
+    assert demo.stack.ok("export", "--check")
+
+
+def test_the_larger_half_of_a_split_patch_keeps_its_name(demo: Demo) -> None:
+    demo.more("Wide", {"src/f8.py": b"a\nb\nc\nd\n", "src/f9.py": b"e\n"})
+    demo.stack.ok("apply")
+    patch_id = demo.id_of("wide")
+    message = demo.git("log", "-1", "--format=%B")
+    demo.git("reset", "--quiet", "HEAD^")
+    demo.commit_only(message, {"src/f9.py": b"e\n"})
+    demo.commit_only(message, {"src/f8.py": b"a\nb\nc\nd\n"})
+    demo.stack.ok("export")
+    assert demo.names()[3:] == ["wide-2", "wide"]
+    assert demo.id_of("wide") == patch_id
+    assert demo.id_of("wide-2") not in ("", patch_id)
+    assert demo.stack.ok("export", "--check")
+    files, names = demo.files(), demo.names()
+    demo.fresh_apply()
+    assert demo.stack.ok("export", "--check")
+    assert (demo.files(), demo.names()) == (files, names)
