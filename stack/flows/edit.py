@@ -141,8 +141,11 @@ def _plan(here: Standing, name: str, what: str, emit: Emit) -> Plan:
         emit(Said(f"{gone}: its commit is gone, so it leaves the line", warning=True))
     at = list(here.commits).index(name)
     found += picks(here)[at + 1 :]
-    names = [member.name for member in order(line, now, chain)]
-    new = [member for member in order(line, now, chain) if member.name not in known]
+    cut = here.names.index(name) + 1
+    front = msgspec.structs.replace(line.series, patch=line.series.patch[:cut])
+    members = order(msgspec.structs.replace(line, series=front), now, chain)
+    names = [*(member.name for member in members), *here.names[cut:]]
+    new = [member for member in members if member.name not in known]
     applied = [one for one in names if one in here.held or one in chain]
     return Plan(what=what, picks=found, order=names, added=new, applied=applied, taken=work)
 

@@ -150,7 +150,7 @@ def commit(
         before={change.id: before}, after={change.id: after}, undoes=undoes, redoes=redoes,
     )
     oid = operations.record(odb, operations.tip(workspace.repository), operation, seconds)
-    odb.write(oid)
+    odb.write(oid, *(work for work in (change.taken, change.work) if work))
     journal = Journal(
         upstream=change.upstream, label=change.label, old_files=before["files"],
         new_files=after["files"], old_head=change.taken or now[1],
