@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import StateError
+from stack.flows.chain import OWN_COMMIT
 from stack.flows.events import Emit, Said
 from stack.flows.prefixes import Replayed, replayed
 from stack.flows.transaction import read_receipt, workspace_of
 from stack.model.diff import FilePatch
 from stack.model.line import Member
 from stack.model.mail import parse_mail
-from stack.model.outcome import Outcome
 from stack.model.parse_diff import parse_diff
 from stack.model.settings import SourceKind
 from stack.repo.format import format_commits, refuse_unmailable
@@ -49,13 +49,9 @@ def chain(
     _say_unexported(project, line, emit)
     with replayed(project, line, members, emit, source=source) as replay:
         for step in replay.steps:
-            if step.outcome not in (Outcome.CLEAN, Outcome.MODIFIED):
+            if step.outcome not in OWN_COMMIT:
                 emit(Said(f"{step.name}: {step.outcome.value} on {line.id}, left out"))
-        names = tuple(
-            step.name
-            for step in replay.steps
-            if step.outcome in (Outcome.CLEAN, Outcome.MODIFIED)
-        )
+        names = tuple(step.name for step in replay.steps if step.outcome in OWN_COMMIT)
         if not names:
             raise StateError(f"{line.id} has no active patches to share", hint="stack list")
         replay.odb.write()
@@ -64,7 +60,7 @@ def chain(
 
 def mailbox(line: Line, found: Chain, emit: Emit) -> bytes:
     """All patches as one mailbox for `git am --keep-non-patch`."""
-    mails = _mails(line, found)
+    mails = list(patch_texts(line, found.replay).values())
     if any(b"\r\n" in mail for mail in mails):
         emit(Said("some lines end in CR LF: git am --keep-cr --keep-non-patch", warning=True))
     return b"".join(mails)
@@ -86,8 +82,8 @@ def quilt(
     Renames are written as a file that goes and one that comes. Raises `StateError` for what only
     git can carry, and where other files stand in the folder, unless `force`.
     """
-    mails = _mails(line, found, renames=False)
-    for name, mail in zip(found.names, mails, strict=True):
+    mails = patch_texts(line, found.replay, renames=False)
+    for name, mail in mails.items():
         parsed = parse_mail(mail, name)
         for file in parse_diff(parsed.diff, name, first=parsed.diff_line):
             if why := _only_git(file):
@@ -97,7 +93,7 @@ def quilt(
                 )
     files = {
         f"{name}.patch": mail.split(b"\n", 1)[1]  # without the mailbox line
-        for name, mail in zip(found.names, mails, strict=True)
+        for name, mail in mails.items()
     }
     files[SERIES_FILE] = "".join(f"{name}.patch\n" for name in found.names).encode()
     old = _listed(folder)
@@ -137,14 +133,19 @@ def _only_git(file: FilePatch) -> str | None:
     return None
 
 
-def _mails(line: Line, found: Chain, *, renames: bool = True) -> list[bytes]:
-    odb = found.replay.odb
-    for prefix in found.replay.prefixes[1:]:
-        refuse_unmailable(odb.commit(prefix.commit).message, prefix.commit)
-    return format_commits(
-        found.replay.git, found.replay.base, found.head, context=line.series.context,
-        renames=renames,
+def patch_texts(line: Line, replay: Replayed, *, renames: bool = True) -> dict[str, bytes]:
+    """The canonical mail of every patch that makes a commit, by name, in order."""
+    chosen = [step for step in replay.steps if step.outcome in OWN_COMMIT]
+    if not chosen:
+        return {}
+    for step in chosen:
+        refuse_unmailable(replay.odb.commit(str(step.commit)).message, str(step.commit))
+    head = str(chosen[-1].commit)
+    replay.odb.write(head)
+    mails = format_commits(
+        replay.git, replay.base, head, context=line.series.context, renames=renames
     )
+    return dict(zip((step.name for step in chosen), mails, strict=True))
 
 
 def _say_unexported(project: Project, line: Line, emit: Emit) -> None:
