@@ -20,9 +20,8 @@ def demo(stack: Stack, tmp_path: Path) -> Demo:
     made = Demo(stack, tmp_path)
     made.patches(4)
     series = made.line / "series.toml"
-    parked = '# edit-1\nstate = "parked"\nreason = "neutral"'
-    text = series.read_text().replace('# edit-1\nstate = "active"', parked, 1)
-    series.write_text(text.replace('kind = "feature"', 'kind = "diagnostic"', 1))
+    series.write_text(series.read_text().replace('kind = "feature"', 'kind = "diagnostic"', 1))
+    made.park("edit-1")
     made.upstream.git("tag", "v1.10", "v1.0")
     stack.ok("line", "add", "demo@v1.10", "--label", "1.10")
     stack.ok("upstream", "add", "other", str(made.upstream.folder))

@@ -47,6 +47,7 @@ def open_base(
     `source` forces one. Raises `SourceError` with every source's reason when none can serve.
     """
     _, upstream = project.upstream(series.upstream)
+    project.paths.ensure_state()
     repository = mirrors.ensure_repository(project.paths.repository(series.upstream))
     held = _held(repository, series, source)
     if held is not None:

@@ -63,6 +63,7 @@ def add_upstream(project: Project, name: str, where: str) -> dict[str, str]:
                 hint="stack upstream add NAME URL|PATH|pypi:PACKAGE",
             )
         values["path"] = str(path.resolve())
+    project.paths.ensure_state()
     with lock.hold(project.paths.lock, "upstream add", wait=30):
         text = edit.set_table(project.paths.config.read_bytes(), ["upstream", name], values)
         atomic.write(project.paths.config, text)
@@ -107,6 +108,7 @@ def set_default(project: Project, line: Line) -> bool:
     upstream, label = line.series.upstream, line.series.pin.label
     if project.settings.upstream[upstream].default == label:
         return False
+    project.paths.ensure_state()
     with lock.hold(project.paths.lock, f"line default {line.id}", wait=30):
         text = edit.set_table(
             project.paths.config.read_bytes(), ["upstream", upstream], {"default": label}

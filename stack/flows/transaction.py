@@ -85,6 +85,7 @@ def writing(project: Project, what: str, emit: Emit) -> Iterator[None]:
 
 def workspace_of(project: Project, upstream: str, label: str) -> Workspace:
     """The workspace of a line, whether or not it exists yet."""
+    project.paths.ensure_state()
     git = ensure_repository(project.paths.repository(upstream))
     return Workspace(git, project.paths.workspace(upstream, label), label)
 

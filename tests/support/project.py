@@ -64,6 +64,17 @@ class Demo:
         document = tomllib.loads((self.line / "series.toml").read_text())
         return [patch["name"] for patch in document.get("patch", [])]
 
+    def park(self, name: str) -> None:
+        """Park a patch as neutral."""
+        series = self.line / "series.toml"
+        head, *entries = series.read_text().split("[[patch]]")
+        parked = 'state = "parked"\nreason = "neutral"'
+        entries = [
+            entry.replace('state = "active"', parked) if f'name = "{name}"' in entry else entry
+            for entry in entries
+        ]
+        series.write_text("[[patch]]".join([head, *entries]))
+
     def id_of(self, name: str) -> str:
         for row in (self.line / f"{name}.patch").read_text().splitlines():
             if row.startswith("Patch-Id: "):
