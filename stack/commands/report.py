@@ -1,6 +1,10 @@
-"""`stack report`: the last verdicts as a table."""
+"""`stack report`: the last verdicts as a table, as text for others, or as a page."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -8,32 +12,73 @@ from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
 from stack.flows import report as flow
+from stack.store import atomic
+
+Format = Literal["html", "md", "csv"]
 
 
 @click.command("report")
 @click.option("--profile", metavar="NAME", help="A profile of stack.toml [default: its default]")
 @click.option("--md", "as_markdown", is_flag=True, help="Print Markdown, for a README")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with unrounded numbers")
-def command(*, profile: str | None, as_markdown: bool, as_csv: bool) -> Verb:
+@click.option("--html", "as_html", is_flag=True, help="Print one page that holds everything")
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to FILE instead; of --html, --md or --csv",
+)
+def command(
+    *, profile: str | None, as_markdown: bool, as_csv: bool, as_html: bool, output: Path | None
+) -> Verb:
     """Show the last verdicts as a table.
 
-    Every number comes from the ledger; nothing is measured.
+    Every number comes from the ledger; nothing is measured. The page of --html has the line as a
+    ladder, the history of each bench, machines, and each patch with its diff; it loads nothing, so
+    it can be sent as it is.
     """
 
     def run(context: Context) -> Answer:
-        if as_markdown and as_csv:
-            raise UsageError("--md and --csv are two formats", hint="choose one of them")
+        form = _format(as_html=as_html, as_markdown=as_markdown, as_csv=as_csv, output=output)
         found = flow.report(context.project, profile, context.console.emit)
+        text = "" if form is None else _text(context, found, form)
+        if output is not None:
+            atomic.write(context.folder / output, text.encode())
 
         def show(console: Console) -> None:
-            if as_markdown:
-                console.raw(flow.to_markdown(found).encode())
-            elif as_csv:
-                console.raw(flow.to_csv(found).encode())
+            if output is not None:
+                console.say(f"wrote {output}")
+            elif form is not None:
+                console.raw(text.encode())
             else:
                 console.table(flow.COLUMNS, flow.rows(found.verdicts), right=flow.RIGHT)
 
-        patches = flow.documents(found.verdicts, found.trials)
-        return Answer(data={"profile": found.profile, "patches": patches}, show=show)
+        data = {
+            "profile": found.profile,
+            "patches": flow.documents(found.verdicts, found.trials),
+        }
+        return Answer(data=data, show=show)
 
     return run
+
+
+def _format(
+    *, as_html: bool, as_markdown: bool, as_csv: bool, output: Path | None
+) -> Format | None:
+    """The one format that was asked for; `UsageError` for two, or where it cannot be shown."""
+    asked: dict[Format, bool] = {"html": as_html, "md": as_markdown, "csv": as_csv}
+    chosen = [name for name, given in asked.items() if given]
+    if len(chosen) > 1:
+        flags = " and ".join(f"--{name}" for name in chosen)
+        raise UsageError(f"{flags} are {len(chosen)} formats", hint="choose one of them")
+    if output is not None and not chosen:
+        raise UsageError("-o needs a format", hint=f"stack report --html -o {output}")
+    if as_html and output is None and sys.stdout.isatty():
+        raise UsageError("a page is for a browser", hint="stack report --html -o report.html")
+    return chosen[0] if chosen else None
+
+
+def _text(context: Context, found: flow.Report, form: Format) -> str:
+    if form == "html":
+        from stack.flows import report_page
+
+        return report_page.page(context.project, found, context.console.emit)
+    return flow.to_markdown(found) if form == "md" else flow.to_csv(found)
