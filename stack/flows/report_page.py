@@ -16,7 +16,7 @@ from stack.report.html import Effect, Ladder, Outcomes, Page, Piece, Rung, rende
 from stack.store.ledger import Ledger
 from stack.store.project import Line, Project
 
-BASE = "base"
+BASE, MARGINAL = "base", "marginal"
 
 
 def page(project: Project, found: Report, emit: Emit) -> str:
@@ -51,8 +51,9 @@ def _ladder(project: Project, line: Line, found: Report) -> Ladder:
         data = line.files[member.name]
         effects = tuple(
             Effect(
-                record=record, cumulative=products.get((member.name, record.bench)),
-                minimum=_minimum(project, record),
+                record=record, minimum=_minimum(project, record),
+                cumulative=None if record.mode != MARGINAL
+                else products.get((member.name, record.bench)),
             )
             for record in records.get(member.name, ())
         )
@@ -83,7 +84,7 @@ def _products(
         marginal = {
             one.patch: one
             for some in records.values() for one in some
-            if (one.bench, one.mode) == (bench, "marginal")
+            if (one.bench, one.mode) == (bench, MARGINAL)
         }
         chain = [marginal.get(name) for name in names]
         for name, product in zip(names, cumulative(chain, base=BASE), strict=True):

@@ -71,6 +71,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: tuple[Outcomes, ...]
     machines: tuple[Machine, ...]
 
+    @property
+    def days(self) -> list[str]:
+        """The first and the last day of the history, or the only one."""
+        days = sorted({record.time[:10] for record in self.verdicts})
+        return list(dict.fromkeys([days[0], days[-1]])) if days else []
+
 
 def render(page: Page) -> str:
     """The page as text. It names no other address, and its policy lets it load nothing."""
@@ -83,7 +89,9 @@ def render(page: Page) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rungs = [rung for ladder in page.ladders for rung in ladder.rungs]
     effects = [effect for rung in rungs for effect in rung.effects]
-    scale = svg.span(_extremes(effects))
+    shown = [one for effect in effects for one in (effect.record, effect.cumulative) if one]
+    bounds = [bound for one in shown for bound in (one.low, one.high)]
+    scale = svg.span([one.ratio for one in shown], bounds)
     return environment.get_template("page.html.j2").render(
         page=page, svg=svg, digest=digest, scale=scale, edge=math.exp(scale),
         histories=_histories(page.verdicts), counts=_counts(effects), facts=_facts,
@@ -103,13 +111,6 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
-
-
-def _extremes(effects: Iterable[Effect]) -> Iterable[float | None]:
-    for effect in effects:
-        for one in (effect.record, effect.cumulative):
-            if one is not None:
-                yield from (one.ratio, one.low, one.high)
 
 
 def _histories(verdicts: Iterable[VerdictRecord]) -> list[svg.History]:

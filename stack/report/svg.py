@@ -12,7 +12,7 @@ from stack.model.trial import VerdictRecord
 WIDTH, MIDDLE = 240.0, 120.0
 """Units of an effect's picture; no effect stands in the middle."""
 STEP, LEFT, TOP, BOTTOM = 28.0, 70.0, 12.0, 132.0
-_LEAST_SPAN = math.log(1.02)
+_ROOM, _WIDE = math.log(1.02), math.log(1.25)
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +44,17 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[Column, ...]
 
 
-def span(ratios: Iterable[float | None]) -> float:
-    """Half of a scale that holds all of these, on the log scale; at least 2 %."""
-    return max((abs(math.log(r)) for r in ratios if r and r > 0), default=0.0) + _LEAST_SPAN
+def span(ratios: Iterable[float | None], bounds: Iterable[float | None]) -> float:
+    """Half of a scale on which all effects have room, as a distance of logarithms.
+
+    An interval beyond 25 % is cut off, so that it does not hide the others.
+    """
+    far = min(_farthest(bounds), _WIDE)
+    return max(_farthest(ratios), far) + _ROOM
+
+
+def _farthest(ratios: Iterable[float | None]) -> float:
+    return max((abs(math.log(ratio)) for ratio in ratios if ratio and ratio > 0), default=0.0)
 
 
 def bar(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from stack.model.trial import Figures, Machine, Trial, VerdictRecord
+from stack.report import svg
 from stack.store.ledger import Ledger
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.cli import Stack
@@ -277,3 +279,14 @@ def test_sort_and_filter_work(stack: Stack, ledger: Ledger, browser: Browser) ->
         browser.js(f"({type_})('')")
         assert len(browser.js(shown)) == 4
         assert browser.errors == []
+
+
+def test_a_wide_interval_does_not_hide_the_others() -> None:
+    tight = svg.span([1.02, 0.99], [1.03, 0.98, None])
+    assert math.exp(tight) == pytest.approx(1.03 * 1.02)
+    wide = svg.span([1.02], [0.25, 4.0])
+    assert math.exp(wide) == pytest.approx(1.25 * 1.02)
+    bar = svg.bar(1.02, 0.25, 4.0, scale=wide, minimum=0.01)
+    assert (bar.low, bar.high) == (0.0, svg.WIDTH)
+    assert svg.MIDDLE < bar.at < svg.WIDTH
+    assert svg.span([], []) > 0
