@@ -96,11 +96,15 @@ def test_a_claim_that_does_not_hold_and_nothing_to_measure(toy: Toy) -> None:
     # On the sigmoid model the first patch changes nothing: both sides stop at the same assertion.
     other = text.replace('bench = ["softmax"]\nclaim = "unblocked"', 'bench = ["sigmoid"]')
     toy.series.write_text(other)
+    own = "[[signature]]\nname = 'scores'\nclass = 'blocked:scores'\npattern = 'AssertionError'\n"
+    config = toy.stack.folder / "stack.toml"
+    config.write_text(config.read_text() + own)
     none = toy.stack("verify", "keep-the-heap-whole", "--json")
     assert none.code == 5
     row = none.json["data"]["patches"][0]
     assert (row["verdict"], row["holds"], row["ratio"]) == ("BLOCKED", True, None)
     assert row["note"].startswith("before and after: ")
+    assert {trial["outcome"] for trial in row["trials"]} == {"blocked:scores"}
 
 
 def test_interrupts_keep_what_was_measured_and_leave_nothing_running(toy: Toy) -> None:
