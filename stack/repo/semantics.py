@@ -37,12 +37,12 @@ def suspects(
         if ids[:2] == ids[2:]:
             if not _imports_anew(merger, *ids[:2]):
                 continue
-            own = odb.blob(ids[1])
-            texts = pycheck.missing_imports(_blob(odb, ids[0]), own, exports)
+            texts = pycheck.missing_imports(_blob(odb, ids[0]), odb.blob(ids[1]), exports)
         elif ids[2] == ids[3]:
             continue
         else:
-            texts = pycheck.suspects(*(_blob(odb, oid) for oid in ids), exports)
+            own, mine, theirs, new = (_blob(odb, oid) for oid in ids)
+            texts = pycheck.suspects(own, mine, theirs, new, exports)
         found += [f"{show(home)}: {text}" for text in texts]
     return tuple(found)
 

@@ -202,7 +202,7 @@ PLANTED: dict[str, tuple[str, Callable[[Line], None], str, str]] = {
         line.say('env = { PKG_NEW = "1" }'),
     )[0], PATCH, ""),
     "bench": ("P503", said('bench = ["speed", "sped"]'), SERIES, 'bench = ["speed", "sped"]'),
-    "need": ("P504", said('needs = ["demo:frist"]'), SERIES, 'needs = ["demo:frist"]'),
+    "need": ("P504", said('needs = ["demo:nobody"]'), SERIES, 'needs = ["demo:nobody"]'),
 }
 
 

@@ -105,7 +105,7 @@ def test_a_parked_patch_meets_no_need(pair: Pair) -> None:
     text = path.read_text()
     path.write_text(
         text.replace('state = "active"', 'state = "parked"')
-        if "state" in text else text.replace('reason', 'state = "parked"\nreason')
+        if "state" in text else text.replace("reason", 'state = "parked"\nreason')
     )
     error = pair.refused("--profile", "both")
     assert "parked in kernels/1.0" in str(error["message"])
