@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Care": {
         "doctor": "Check this machine and project, and name what is missing",
         "lint": "Review the text of patches",
+        "upstreamed": "Record where upstream's review of a patch stands",
         "ci": "Ask everything that a pull request has to answer, in one exit code",
         "gc": "Remove what nothing needs any more",
         "completion": "Print the shell completion script",

@@ -21,16 +21,29 @@ from stack.store.project import Line, Project
 @options.choose_line
 @click.option("--stat", is_flag=True, help="Only the header and the files it touches")
 @click.option("--raw", is_flag=True, help="The patch file's own bytes")
-def command(patch: str, upstream: str | None, line: str | None, stat: bool, raw: bool) -> Verb:
+@click.option(
+    "--for-upstream", "for_upstream", is_flag=True,
+    help="The commit as upstream wants it: alone, signed off, without our trailers",
+)
+@click.option("--onto", metavar="REV", help="For --for-upstream: on this revision")
+def command(
+    patch: str, upstream: str | None, line: str | None, stat: bool, raw: bool, for_upstream: bool,
+    onto: str | None,
+) -> Verb:
     """Show a patch: state, reason, trailers, files and diff.
 
     PATCH is a name, or UPSTREAM/LABEL:NAME. Without a line it is looked for in the default line,
-    then in all others.
+    then in all others. With --for-upstream the patch is carried alone to the newest revision of
+    upstream that is at hand, or to its own pin, and written as a mail for `git am`.
     """
+    if onto and not for_upstream:
+        raise UsageError("--onto goes with --for-upstream")
 
     def run(ctx: Context) -> Answer:
         project = ctx.project
         chosen, name = _find(project, patch, upstream, line)
+        if for_upstream:
+            return _for_upstream(ctx, chosen, name, onto)
         member = chosen.series.member(name)
         data = chosen.files[name]
         where = project.shown(chosen.patch_path(name))
@@ -75,6 +88,26 @@ def command(patch: str, upstream: str | None, line: str | None, stat: bool, raw:
         return Answer(data=shown, show=show)
 
     return run
+
+
+def _for_upstream(ctx: Context, line: Line, name: str, onto: str | None) -> Answer:
+    from stack.flows import upstreaming  # replays and merges, which plain `show` does not
+
+    found = upstreaming.for_upstream(ctx.project, line, name, ctx.console.emit, onto=onto)
+
+    def show(console: Console) -> None:
+        console.raw(found.mail)
+        for reason in found.reasons:
+            console.say(reason)
+        below = f" on top of {', '.join(found.needs)}, which it needs" if found.needs else ", alone"
+        console.say(f"{line.id}: {name} stands on {found.revision}{below}")
+
+    data = {
+        "line": line.id, "patch": name, "revision": found.revision, "needs": list(found.needs),
+        "reasons": list(found.reasons), "subject": found.subject,
+        "mail": found.mail.decode("utf-8", "replace"), "pin": msgspec.to_builtins(found.pin),
+    }
+    return Answer(data=data, show=show)
 
 
 def _find(
