@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from stack.errors import StackError
-from stack.flows.base import open_base
+from stack.flows.base import Base, open_base
 from stack.flows.events import Emit, Progress
 from stack.flows.origins import Origin, origins
 from stack.flows.pins import resolve_pin
@@ -71,35 +71,40 @@ def forecast(
     memory = Memory(project.paths.patches / line.series.upstream / "resolutions")
     parsed = items(line, members, project)
     base = open_base(project, line.series, emit)
-    columns: list[Column] = []
-    keys: set[str] = set()
+    found: list[tuple[Pin, Base] | str] = []
     for at, revision in enumerate(revisions):
-        emit(Progress("forecast", at, len(revisions), revision))
+        emit(Progress("fetching", at, len(revisions), revision))
         try:
             pin = resolve_pin(project, line.series.upstream, revision, emit)
-            target = open_base(project, at_pin(line.series, pin), emit)
+            found.append((pin, open_base(project, at_pin(line.series, pin), emit)))
         except StackError as wrong:
-            columns.append(Column(revision=revision, pin=None, error=wrong.message))
-            continue
-        with ObjectStore(base.git) as odb:
+            found.append(wrong.message)
+    columns: list[Column] = []
+    with ObjectStore(base.git) as odb:
+        for at, (revision, target) in enumerate(zip(revisions, found, strict=True)):
+            emit(Progress("forecast", at, len(revisions), revision))
+            if isinstance(target, str):
+                columns.append(Column(revision=revision, pin=None, error=target))
+                continue
             merger = Merger(odb)
             steps = carry_series(
-                odb, parsed, base.commit, target.commit, answer=memory.answer,
+                odb, parsed, base.commit, target[1].commit, answer=memory.answer,
                 on_conflict="assume", merger=merger,
             )
             behind: dict[str, tuple[Origin, ...]] = {}
             if why:
                 emit(Progress("asking the history", at, len(revisions), revision))
-                behind = origins(merger, steps, base.commit, target.commit, memory.answer)
+                behind = origins(merger, steps, base.commit, target[1].commit, memory.answer)
             cells = tuple(cell(step, behind.get(step.name, ())) for step in steps)
-        regions = [key for one in cells for key in one.regions]
-        keys |= set(regions)
-        columns.append(
-            Column(
-                revision=revision, pin=pin, cells=cells, regions=len(regions),
-                distinct=len(set(regions)), answered=sum(one.answered for one in cells),
+            regions = [key for one in cells for key in one.regions]
+            columns.append(
+                Column(
+                    revision=revision, pin=target[0], cells=cells, regions=len(regions),
+                    distinct=len(set(regions)), answered=sum(one.answered for one in cells),
+                )
             )
-        )
+            odb.forget()
+    keys = {key for column in columns for one in column.cells for key in one.regions}
     return Forecast(
         line=line.id, patches=tuple(member.name for member in members), columns=tuple(columns),
         distinct=len(keys),

@@ -18,6 +18,13 @@ from stack.store import atomic, lock
 from stack.store.project import Project, names
 
 
+class _Read(msgspec.Struct, frozen=True):
+    """What was read from an archive in the cache; `stamp` is its size and time then."""
+
+    stamp: str
+    pin: Pin
+
+
 def resolve_pin(
     project: Project, name: str, revision: str, emit: Emit, *, label: str | None = None
 ) -> Pin:
@@ -79,24 +86,25 @@ def _sdist_pin(
             Progress(what, done / 1e6, total / 1e6 if total else None, "MB")
         ),
     )
-    sha256 = sdists.digest(archive)
     made = label or version
     note = archive.with_name(archive.name + ".json")
+    stat = archive.stat()
+    stamp = f"{stat.st_size} {stat.st_mtime_ns}"
     try:
-        known = msgspec.json.decode(note.read_bytes(), type=Pin)
-        if known.sdist is not None and known.sdist.sha256 == sha256:
-            return msgspec.structs.replace(known, label=made)
+        known = msgspec.json.decode(note.read_bytes(), type=_Read)
+        if known.stamp == stamp:
+            return msgspec.structs.replace(known.pin, label=made)
     except (FileNotFoundError, msgspec.MsgspecError):
         pass
     emit(Progress(f"reading {archive.name}"))
     with ObjectStore(repository) as odb:
         tree, short = sdists.read(archive, odb)
-        sdist = Sdist(version=version, sha256=sha256, short=short)
+        sdist = Sdist(version=version, sha256=sdists.digest(archive), short=short)
         commit_ = sdists.base_commit(package, sdist, tree, odb)
         odb.write()  # so that the archive is read once for its pin and its base
     repository.run("update-ref", ref_of(made, "sdist"), commit_)
     pin = Pin(label=made, tree=tree, sdist=sdist)
-    atomic.write(note, msgspec.json.encode(pin))
+    atomic.write(note, msgspec.json.encode(_Read(stamp=stamp, pin=pin)))
     return pin
 
 

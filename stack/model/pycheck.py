@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from stack.model.linediff import changes, split
 
@@ -37,14 +38,13 @@ def suspects(
     if b"def " in new or b"class " in new:
         found += _shadowed(target, tree)
     if b"import" in new:
-        found += _missing_imports(target, tree, exports)
+        found += _missing_imports(target, result, exports)
     return found + _elsewhere(before, after, target, result, tree)
 
 
 def missing_imports(before: bytes, after: bytes, exports: Exports) -> list[str]:
     """The names that a patch's own file imports anew and that the tree does not have."""
-    tree = parse(after)
-    return _missing_imports(before, tree, exports) if tree is not None else []
+    return _missing_imports(before, after, exports)
 
 
 def parse(data: bytes) -> ast.Module | None:
@@ -90,7 +90,13 @@ def _chained(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> boo
     """Whether a second definition of the name is meant: overloads, setters, registrations."""
     for decorator in node.decorator_list:
         inner = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if isinstance(inner, ast.Attribute) and inner.attr in ("setter", "deleter", "getter", "register", "overload"):
+        if isinstance(inner, ast.Attribute) and inner.attr in (
+            "setter",
+            "deleter",
+            "getter",
+            "register",
+            "overload",
+        ):
             return True
         if isinstance(inner, ast.Name) and inner.id == "overload":
             return True
@@ -110,11 +116,10 @@ def _shadowed(target: bytes, tree: ast.Module) -> list[str]:
     return found
 
 
-def _missing_imports(target: bytes, tree: ast.Module, exports: Exports) -> list[str]:
-    old = parse(target)
-    known = {_import_key(name) for name in _imports(old)} if old else set()
+def _missing_imports(target: bytes, result: bytes, exports: Exports) -> list[str]:
+    known = {_import_key(name) for name in _imports(target)}
     found = []
-    for one in _imports(tree):
+    for one in _imports(result):
         if _import_key(one) in known:
             continue
         module, name, line = one
@@ -126,14 +131,17 @@ def _missing_imports(target: bytes, tree: ast.Module, exports: Exports) -> list[
     return found
 
 
-def _imports(tree: ast.Module) -> list[tuple[str, str, int]]:
-    return [
+@lru_cache(64)
+def _imports(data: bytes) -> tuple[tuple[str, str, int], ...]:
+    """Module, name and line of every `from MODULE import NAME`; a forecast asks again and again."""
+    tree = parse(data)
+    return () if tree is None else tuple(
         (node.module, alias.name, node.lineno)
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module and not node.level
         for alias in node.names
         if alias.name != "*"
-    ]
+    )
 
 
 def _import_key(one: tuple[str, str, int]) -> tuple[str, str]:
@@ -169,7 +177,9 @@ def names_of(data: bytes) -> set[str] | None:
             for handler in getattr(node, "handlers", []):
                 waiting += handler.body
         else:
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            targets = (
+                node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            )
             for one in targets:
                 found |= {n.id for n in ast.walk(one) if isinstance(n, ast.Name)} if one else set()
             if isinstance(node, ast.Expr) and "globals()" in ast.unparse(node):

@@ -145,9 +145,12 @@ class Merger:
 
 def carry(
     merger: Merger, before: str, after: str, onto: str, *, renames: Renames,
-    answer: Answer = lambda region: None,
+    answer: Answer = lambda region: None, explain: bool = True,
 ) -> Carried:
-    """Bring the change from tree `before` to tree `after` into tree `onto`."""
+    """Bring the change from tree `before` to tree `after` into tree `onto`.
+
+    With `explain` a trouble also says where lost code went, which is looked for in all new files.
+    """
     odb = merger.odb
     entries: dict[bytes, Entry | None] = {}
     trouble: list[Trouble] = []
@@ -160,7 +163,7 @@ def carry(
         if target == base:
             entries[path] = side
             continue
-        one = _path(merger, path, base, side, target, onto, renames, answer)
+        one = _path(merger, path, base, side, target, onto, renames, answer, explain)
         entries |= one.entries
         name = show(path)
         if one.trouble:
@@ -176,7 +179,9 @@ def carry(
         tree = odb.edit(onto, entries)
     except (NotADirectoryError, IsADirectoryError) as wrong:
         where = show(wrong.args[0])
-        trouble.append(Trouble(path=where, why=f"{where} is a file on one side and a folder on the other"))
+        trouble.append(
+            Trouble(path=where, why=f"{where} is a file on one side and a folder on the other")
+        )
         tree = onto
     return Carried(
         tree=tree, altered=bool(answered or there), trouble=tuple(trouble), merged=tuple(merged),
@@ -186,24 +191,26 @@ def carry(
 
 def _path(
     merger: Merger, path: bytes, base: Entry | None, side: Entry | None, target: Entry | None,
-    onto: str, renames: Renames, answer: Answer,
+    onto: str, renames: Renames, answer: Answer, explain: bool,
 ) -> MergedPath:
     """Merge one path, or follow it to where it was renamed."""
     home = path
     if target is None and base is not None and side is not None:
         found = renames.find(path, base, onto)
         if found is None:
-            why = "the file is gone there" + renames.where(_surroundings(merger, base, side))
+            why = "the file is gone there"
+            if explain:
+                why += renames.where(path, _surroundings(merger, base, side))
             return MergedPath(entries={path: side}, trouble=Trouble(path=show(path), why=why))
         home, target = found, merger.odb.find(onto, found)
     one = merger.path(home, base, side, target, answer)
     if home != path:
         one.moved = home
-    if one.trouble and one.trouble.regions and target:
+    if explain and one.trouble and one.trouble.regions and target:
         here = set(merger.lines(target.oid))
         lines = {line for region in one.trouble.regions for line in split(region.base)}
         one.trouble = msgspec.structs.replace(
-            one.trouble, why=one.trouble.why + renames.where(lines - here)
+            one.trouble, why=one.trouble.why + renames.where(home, lines - here)
         )
     return one
 

@@ -88,7 +88,10 @@ def carry_series(
         common = {"name": item.name, "before": before, "after": after, "parent_tree": tree}
         if old.outcome is Outcome.CONFLICT or stopped:
             outcome = Outcome.NOT_TRIED if stopped else Outcome.CONFLICT
-            why = tuple(Trouble(path=c.path, why=f"does not apply at its own pin: {c.why}") for c in old.clashes)
+            why = tuple(
+                Trouble(path=c.path, why=f"does not apply at its own pin: {c.why}")
+                for c in old.clashes
+            )
             out.append(CarriedStep(**common, outcome=outcome, trouble=() if stopped else why))  # type: ignore[arg-type]
             stopped = stopped or on_conflict == "stop"
             continue
@@ -140,7 +143,7 @@ def _assumed(
         reply = answer(region)
         return region.patch if reply is None else reply
 
-    return carry(merger, before, after, tree, renames=renames, answer=mine).tree
+    return carry(merger, before, after, tree, renames=renames, answer=mine, explain=False).tree
 
 
 def _shrunk(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +22,7 @@ from stack.model.objects import (
 from stack.repo.client import Git
 
 _MEMORY = 48 << 20
+_MANY = 3000
 _BATCH = 900  # ids of 41 bytes: a request that fits into a pipe while git is still answering
 
 
@@ -82,18 +83,29 @@ class ObjectStore:
 
     def read_ahead(self, oids: Iterable[str]) -> None:
         """Read many objects in few round trips, for those who will ask for them one by one."""
-        wanted = [
-            oid
-            for oid in dict.fromkeys(oids)
-            if oid not in self._new and oid not in self._raw and oid not in self._held
-        ]
-        for at in range(0, len(wanted), _BATCH):
-            part = wanted[at : at + _BATCH]
+        known = (self._new, self._raw, self._held)
+        wanted = [oid for oid in dict.fromkeys(oids) if not any(oid in one for one in known)]
+        for oid, kind, data in self._stream(wanted):
+            self._hold(oid, kind, data)
+
+    def blobs(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Read many blobs once, in few round trips, and keep none of them in memory."""
+        stored = [oid for oid in oids if oid not in self._new and oid not in self._held]
+        for oid in set(oids) - set(stored):
+            yield oid, self.blob(oid)
+        for oid, kind, data in self._stream(stored):
+            if kind == "blob":
+                yield oid, data
+
+    def _stream(self, oids: Sequence[str]) -> Iterator[tuple[str, str, bytes]]:
+        """Id, kind and data of stored objects; those that are missing are left out."""
+        for at in range(0, len(oids), _BATCH):
+            part = oids[at : at + _BATCH]
             self._process.stdin.write("".join(f"{oid}\n" for oid in part).encode())
             self._process.stdin.flush()
-            for oid in part:
-                if (found := self._answer(oid)) is not None:
-                    self._hold(oid, *found)
+            for found in [(oid, self._answer(oid)) for oid in part]:
+                if found[1] is not None:
+                    yield found[0], *found[1]
 
     def read_paths(self, tree: str, paths: Iterable[bytes]) -> None:
         """Read ahead what stands at these paths of a tree, and the folders on the way."""
@@ -236,12 +248,27 @@ class ObjectStore:
                 )
         return found
 
+    def forget(self) -> None:
+        """Drop the new objects; what was read stays."""
+        for oid in self._new:
+            if oid != EMPTY_TREE:
+                self._trees.pop(oid, None)
+                self._raw.pop(oid, None)
+        self._new.clear()
+
     def write(self, *tips: str) -> int:
         """Put new objects into the repository as one pack; how many.
 
         All of them, or only those that `tips` lead to; the others stay in memory.
         """
         wanted = self._reachable(tips) if tips else list(self._new)
+        if len(wanted) > _MANY:  # a whole release: most of it is there from the one before
+            asked = "".join(f"{oid}\n" for oid in wanted).encode()
+            known = self.git.run("cat-file", "--batch-check", stdin=asked).out.splitlines()
+            stored = {row[:40].decode() for row in known if not row.endswith(b" missing")}
+            for oid in stored:
+                self._hold(oid, *self._new.pop(oid))
+            wanted = [oid for oid in wanted if oid not in stored]
         if wanted:
             stream = pack(self._new[oid] for oid in wanted)
             self.git.run("index-pack", "--stdin", "--fix-thin", stdin=stream)

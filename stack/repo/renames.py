@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from stack.model.linediff import split
@@ -13,6 +14,8 @@ LIKENESS = 0.5
 _CANDIDATES = 400
 _MEMORY = 32 << 20
 _TELLING = 12
+_COMMON = 12
+"""A line that stands in so many new files says nothing of where code went."""
 _WORD = re.compile(rb"[a-z]+|[0-9]+")
 
 
@@ -27,8 +30,7 @@ class Renames:
         self._added: dict[bytes, Entry] | None = None
         self._lines: dict[str, set[bytes]] = {}
         self._found: dict[bytes, bytes | None] = {}
-        self._held: dict[str, bytes] = {}
-        self._room = _MEMORY
+        self._joined: dict[bytes, tuple[bytes, list[int], list[bytes]]] = {}
 
     @property
     def added(self) -> dict[bytes, Entry]:
@@ -54,56 +56,89 @@ class Renames:
             if entry.oid == base.oid:
                 return other
         name = path.rpartition(b"/")[2]
-        suffix = name.rpartition(b".")[2]
+        suffix = _suffix(path)
         words = _words(path)
         # the likeliest first, since only so many are read: same name, then most words in common
         candidates = sorted(
             (
                 p
                 for p in self.added
-                if _is_near(p, name) or (self.deep and p.endswith(b"." + suffix))
+                if _is_near(p, name) or (self.deep and p.endswith(suffix))
             ),
             key=lambda p: (not _is_near(p, name), -len(words & _words(p)), p),
         )
         best: tuple[float, bytes] | None = None
         own = self._set(base.oid)
-        for other in candidates[:_CANDIDATES]:
+        chosen = candidates[:_CANDIDATES]
+        for oid, data in self.odb.blobs(list({self.added[other].oid for other in chosen})):
+            self._lines[oid] = _telling(data)
+        for other in chosen:
             theirs = self._set(self.added[other].oid)
             like = len(own & theirs) / max(len(own), len(theirs), 1)
             if like >= LIKENESS and (best is None or like > best[0]):
                 best = (like, other)
         return best[1] if best else None
 
-    def where(self, lines: Iterable[bytes]) -> str:
-        """Where most of these lines stand now, as text for a message; empty if nowhere new."""
+    def where(self, path: bytes, lines: Iterable[bytes]) -> str:
+        """Where most of these lines of a file stand now, as text for a message; else empty.
+
+        Looked for in the new files of the same kind.
+        """
         gone = {line.strip() for line in lines if len(line.strip()) > _TELLING}
         if not gone:
             return ""
-        best, place = (len(gone) - 1) // 2, b""  # fewer than half of them tell nothing
-        for path, entry in sorted(self.added.items()):
-            data = self._data(entry.oid)
-            count = sum(line in data for line in gone)
-            if count > best:
-                best, place = count, path
-        if not place:
+        text, starts, paths = self._text(_suffix(path))
+        counts: dict[bytes, int] = {}
+        for line in gone:
+            hits: set[bytes] = set()
+            at = text.find(line)
+            while at >= 0 and len(hits) < _COMMON:
+                number = bisect_right(starts, at) - 1
+                hits.add(paths[number])
+                following = starts[number + 1] if number + 1 < len(starts) else len(text)
+                at = text.find(line, following)
+            for hit in hits if len(hits) < _COMMON else ():
+                counts[hit] = counts.get(hit, 0) + 1
+        best = max(counts, key=lambda hit: (counts[hit], [-byte for byte in hit]), default=b"")
+        if not best or counts[best] * 2 <= len(gone) - 1:  # fewer than half of them tell nothing
             return ""
-        return f"; the lines that the patch changes stand in {place.decode('utf-8', 'replace')} now"
+        return f"; the lines that the patch changes stand in {best.decode('utf-8', 'replace')} now"
 
-    def _data(self, oid: str) -> bytes:
-        """A blob; as many stay in memory as fit, since every conflict asks for the same."""
-        if oid not in self._held:
-            data = self.odb.blob(oid)
-            if self._room < len(data):
-                return data
-            self._room -= len(data)
-            self._held[oid] = data
-        return self._held[oid]
+    def _text(self, suffix: bytes) -> tuple[bytes, list[int], list[bytes]]:
+        """All new files of a kind one after another, where each begins, and their paths."""
+        if suffix not in self._joined:
+            named = {p: e.oid for p, e in sorted(self.added.items()) if p.endswith(suffix)}
+            data = dict(self.odb.blobs(list(dict.fromkeys(named.values()))))
+            parts: list[bytes] = []
+            starts: list[int] = []
+            paths: list[bytes] = []
+            size = 0
+            for path, oid in named.items():
+                found = data.get(oid, b"")
+                if size + len(found) > _MEMORY or b"\0" in found[:8000]:
+                    continue
+                starts.append(size)
+                paths.append(path)
+                parts.append(found + b"\n")
+                size += len(found) + 1
+            self._joined[suffix] = b"".join(parts), starts, paths
+        return self._joined[suffix]
 
     def _set(self, oid: str) -> set[bytes]:
         if oid not in self._lines:
-            data = self._data(oid)
-            self._lines[oid] = {line for line in split(data) if line.strip()}
+            self._lines[oid] = _telling(self.odb.blob(oid))
         return self._lines[oid]
+
+
+def _telling(data: bytes) -> set[bytes]:
+    return {line for line in split(data) if line.strip()}
+
+
+def _suffix(path: bytes) -> bytes:
+    """`.py` of a path; its whole name where it has none."""
+    name = path.rpartition(b"/")[2]
+    dot = name.rfind(b".")
+    return name[dot:] if dot > 0 else name
 
 
 def _is_near(path: bytes, name: bytes) -> bool:

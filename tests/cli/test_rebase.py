@@ -300,4 +300,5 @@ def test_alone_it_goes_to_the_newest_release(case: Moving) -> None:
     case.repo.git("tag", "-d", "v1.10", "v1.9")
     pinned = stack("rebase")
     assert pinned.code == 2
-    assert "pinned there already" in pinned.err
+    assert "the newest release of the path source is v1\n" in pinned.err
+    assert "line demo/1 exists" in pinned.err
