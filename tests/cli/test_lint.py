@@ -68,7 +68,7 @@ class Line:
         (made,) = {*(self.stack.folder / "patches/demo/1.0").glob("the-patch*.patch")}
         if made.stem != "the-patch":  # a long subject makes a long name
             made.rename(self.stack.folder / PATCH)
-            self.edit(made.stem.encode(), b"the-patch", SERIES)
+            self.edit(b'name = "%s"' % made.stem.encode(), b'name = "the-patch"', SERIES)
 
     def edit(self, old: bytes, new: bytes, file: str = PATCH) -> None:
         path = self.stack.folder / file
