@@ -81,13 +81,15 @@ def token_budget(
 
     `rows` is a summary table, `steps` printed samples, whose medians are preferred because a
     table holds prefill and first tokens; `waits` is the median kernel wait in ms. The token's
-    time comes from the throughput, else from the forward pass.
+    time comes from the throughput, or from the forward pass where that is longer: then the
+    throughput is that of several sequences, or was measured without timers.
     """
     layers = layers or layers_from(rows)
     per_call = {row.label: row.avg_ms for row in rows if row.rank == 0}
     per_call |= {label: d.median for label, d in (steps or {}).items()}
     forward = per_call.get(FORWARD)
-    token = ms_per_token(output_tokens_per_second) if output_tokens_per_second else forward
+    told = ms_per_token(output_tokens_per_second) if output_tokens_per_second else None
+    token = max((ms for ms in (told, forward) if ms), default=None)
     parts: list[Part] = []
     for label in (FORWARD, "runner.preprocess", "runner.postprocess"):
         if label in per_call:
