@@ -11,7 +11,7 @@ import click
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows import diagnose as flow
-from stack.store import paths
+from stack.store import atomic, paths
 
 
 @click.command("diagnose", short_help="Say how runs ended and why, from their logs")
@@ -21,7 +21,13 @@ from stack.store import paths
     help="The model has N layers with experts; shows where the time of a token goes",
 )
 @click.option("--all", "everything", is_flag=True, help="Show what else the logs complain about")
-def command(*, logs: tuple[Path, ...], layers: int | None, everything: bool) -> Verb:
+@click.option(
+    "--svg", "picture", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw where the time goes into FILE",
+)
+def command(
+    *, logs: tuple[Path, ...], layers: int | None, everything: bool, picture: Path | None
+) -> Verb:
     """Say how runs ended and why, from their logs.
 
     For each log: the outcome class, the innermost cause, where it stands and what to do; then
@@ -37,12 +43,18 @@ def command(*, logs: tuple[Path, ...], layers: int | None, everything: bool) -> 
         found = flow.diagnose(project, [ctx.folder / log for log in logs], layers=layers)
         for document, log in zip(found, logs, strict=True):
             document["path"] = str(log)
+        if picture is not None:
+            from stack.report.log_picture import draw
+
+            atomic.write(ctx.folder / picture, draw(found).encode())
 
         def show(console: Console) -> None:
             for at, document in enumerate(found):
                 if at:
                     console.out()
                 _show(console, document, everything=everything)
+            if picture is not None:
+                console.say(f"wrote {picture}")
 
         good = all(document["class"] == flow.OK for document in found)
         return Answer(data={"logs": found}, show=show, exit_code=0 if good else 1)

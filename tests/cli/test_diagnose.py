@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -135,11 +136,14 @@ def test_the_tables_of_times_come_out_as_they_went_in(stack: Stack) -> None:
 def test_the_time_of_a_token_over_62_layers(stack: Stack) -> None:
     write(stack.folder, "t.log", STEPS + WAITS + RESULT)
     out = stack.ok("diagnose", "--layers", "62", "t.log").out
-    assert "\none token, 26.9 ms, 62 layers with experts\n" in out
+    assert "\none token, 45.0 ms, 62 layers with experts\n" in out
     token = rows(out, "one token")
-    assert token["router and apply"] == ["0.24", "62", "14.88", "55%"]
-    assert token["kernel waits"] == ["0.0893", "62", "5.5366", "21%"]
+    assert token["router and apply"] == ["0.24", "62", "14.88", "33%"]
+    assert token["kernel waits"] == ["0.0893", "62", "5.5366", "12%"]
     assert token["the forward pass besides"] == ["30.12"]
+    write(stack.folder, "plain.log", WAITS + RESULT)
+    out = stack.ok("diagnose", "--layers", "62", "plain.log").out
+    assert rows(out, "one token, 26.9 ms") == {"kernel waits": ["0.0893", "62", "5.5366", "21%"]}
     assert stack("diagnose", "--layers", "0", "t.log").code == 2
 
 
@@ -209,3 +213,24 @@ def test_a_bad_signature_is_named_with_its_line(stack: Stack, table: str, text: 
     assert error["message"].startswith("stack.toml:")
     assert int(line) in range(6, 11)
     assert text in error["message"]
+
+
+def test_a_picture_shows_where_the_time_goes(stack: Stack) -> None:
+    write(stack.folder, "t.log", STEPS + WAITS + RESULT)
+    write(stack.folder, "sums <&.log", SUMMARY.replace("runner.preprocess", "a<b&c") + RESULT)
+    write(stack.folder, "bad.log", CRASH)
+    done = stack("diagnose", "--layers", "62", "--svg", "p.svg", "t.log", "sums <&.log", "bad.log")
+    assert (done.code, done.err) == (1, "wrote p.svg\n")
+    root = ElementTree.fromstring((stack.folder / "p.svg").read_text())
+    panels = [
+        [text.text for text in panel.iter() if text.tag.endswith("text")]
+        for panel in root if panel.tag.endswith("}g")
+    ]
+    assert [panel[0] for panel in panels] == ["t.log", "sums <&.log", "bad.log"]
+    assert panels[0][1:] == [
+        "ok", "one token, 45.0 ms", "runner.forward", "45 ms, 100 %", "router and apply",
+        "14.88 ms, 33 %", "kernel waits", "5.537 ms, 12 %",
+    ]
+    assert panels[2][1:] == ["blocked:native_crash", "the log holds no times"]
+    widths = [float(e.attrib["width"]) for e in root.iter() if e.attrib.get("class") == "bar"]
+    assert widths[1] / widths[0] == pytest.approx(14.88 / 45, rel=1e-3)
