@@ -53,8 +53,17 @@ def apply(
     if dry_run:
         return _apply(project, line, members, emit, source, None)
     with writing(project, f"apply {line.id}", emit):
-        line = project.line(line.series.upstream, line.series.pin.label)
-        return _apply(project, line, members, emit, source, command)
+        now = project.line(line.series.upstream, line.series.pin.label)
+        members = _chosen(line, now, members)
+        return _apply(project, now, members, emit, source, command)
+
+
+def _chosen(line: Line, now: Line, members: Sequence[Member]) -> Sequence[Member]:
+    """The members chosen of a line as it is now: completing a cut-off change may change it."""
+    if tuple(members) == line.series.select():
+        return now.series.select()
+    names = {member.name for member in members}
+    return [member for member in now.series.patch if member.name in names]
 
 
 def apply_profile(
@@ -129,7 +138,9 @@ def refuse_unexported(
     if receipt is None or head != receipt.head:
         raise StateError(
             f"{where}: holds commits that are not in the patch files",
-            context=[f"HEAD {str(head)[:12]}, applied {receipt.head[:12] if receipt else 'nothing'}"],
+            context=[
+                f"HEAD {str(head)[:12]}, applied {receipt.head[:12] if receipt else 'nothing'}"
+            ],
             hint=f"stack export --line {line.id} keeps them; git reset in the workspace drops them",
         )
 
