@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec import UNSET
 
 from stack.errors import StateError
 from stack.flows.events import Emit
@@ -40,31 +39,39 @@ def undo(
 ) -> Operation:
     """Take back the newest change that stands (or, with `redo`, the newest that was taken back).
 
-    Raises `StateError` where files or workspace are not as that change left them.
+    Work that stood in the workspace before a change comes back with it, and the next undo puts it
+    away again. Raises `StateError` where files or workspace are not as the log last left them.
     """
     with writing(project, "undo", emit):
         per_upstream = [upstream] if upstream else list(project.settings.upstream)
         candidates = []
         for name in per_upstream:
-            done, undone = operations.undoable(history(project, name))
+            past = history(project, name)
+            done, undone = operations.undoable(past)
             if pile := (undone if redo else done):
-                candidates.append(pile[-1])
+                candidates.append((pile[-1], past))
         if not candidates:
             raise StateError(
                 "nothing to " + ("redo" if redo else "undo"), hint="stack log lists what was done"
             )
-        target = max(candidates, key=lambda operation: (operation.time, operation.number))
+        target, past = max(candidates, key=lambda pair: (pair[0].time, pair[0].number))
         for line in target.before:
-            _restore(project, target, line, redo, command)
+            _restore(project, target, past, line, redo, command)
         return target
 
 
 def _restore(
-    project: Project, target: Operation, line: str, redo: bool, command: tuple[str, ...]
+    project: Project, target: Operation, past: Sequence[Operation], line: str, redo: bool,
+    command: tuple[str, ...],
 ) -> None:
-    expected, wanted = target.after[line], target.before[line]
+    """Bring a line to the state before a change, or (`redo`) to what undo took away.
+
+    The line must be as the newest change of the log left it: whatever it holds then is in the log.
+    """
+    left = next(one for one in reversed(past) if line in one.after)
+    expected, wanted = left.after[line], target.before[line]
     if redo:
-        expected, wanted = wanted, expected
+        wanted = next(one for one in reversed(past) if one.undoes == target.number).before[line]
     upstream, _, label = line.partition("/")
     workspace = workspace_of(project, upstream, label)
     refuse_editing(read_receipt(project, upstream, label))
@@ -72,23 +79,20 @@ def _restore(
         files = line_files(project.paths.line(upstream, label))
         if (files or {}) != operations.files_of(odb, expected["files"]):
             raise StateError(
-                f"the patch files of {line} changed since `{target.summary}`",
+                f"the patch files of {line} changed since `{left.summary}`",
                 hint="git restores single files; stack log shows what was done",
-            )
-        moves = expected["head"] != wanted["head"] or expected.get("work") != wanted.get("work")
-        if moves and not _untouched(workspace, odb, expected):
-            raise StateError(
-                f"the workspace of {line} changed since `{target.summary}`",
-                hint="stack export its commits, or take them back with git, then undo",
             )
         receipt = wanted["receipt"]
         kept = operations.files_of(odb, wanted["files"]) if wanted["files"] else None
         change = Change(
-            upstream=upstream, label=label, files=kept, head=wanted["head"] if moves else UNSET,
-            taken=expected.get("work") if moves else None,
-            work=wanted.get("work") if moves else None,
+            upstream=upstream, label=label, files=kept,
             receipt=msgspec.json.decode(receipt, type=Receipt) if receipt else None,
         )
+        if expected["head"] != wanted["head"] or expected.get("work") != wanted.get("work"):
+            change = msgspec.structs.replace(
+                change, head=wanted["head"], work=wanted.get("work"),
+                taken=_taken(workspace, odb, expected, line, left),
+            )
         word = "redid" if redo else "undid"
         commit(
             project, odb, change, command, f"{word}: {target.summary}",
@@ -96,13 +100,18 @@ def _restore(
         )
 
 
-def _untouched(
-    workspace: Workspace, odb: ObjectStore, expected: Mapping[str, str | None]
-) -> bool:
-    """Whether a workspace is as a change left it, with the uncommitted work that it left."""
-    if workspace.head() != expected["head"]:
-        return False
+def _taken(
+    workspace: Workspace, odb: ObjectStore, expected: Mapping[str, str | None], line: str,
+    left: Operation,
+) -> str | None:
+    """The uncommitted work that the workspace still has from a change; `StateError` for other."""
     work = expected.get("work")
-    if work is None:
-        return not workspace.edited()
-    return workspace.written_tree() == odb.commit(work).tree
+    if workspace.head() == expected["head"]:
+        if work is not None and workspace.written_tree() == odb.commit(work).tree:
+            return work
+        if not workspace.edited():
+            return None
+    raise StateError(
+        f"the workspace of {line} changed since `{left.summary}`",
+        hint="stack export its commits, or take them back with git, then undo",
+    )
