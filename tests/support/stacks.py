@@ -11,7 +11,10 @@ from pathlib import Path
 from tests.support.project import Demo
 
 
-def state_of(demo: Demo) -> tuple[dict[str, bytes], str, str, str]:
+State = tuple[dict[str, bytes], str, str, str]
+
+
+def state_of(demo: Demo) -> State:
     """The line's files, and HEAD, changes and unknown files of its workspace."""
     return demo.files(), demo.head(), demo.git("diff", "HEAD"), demo.git("status", "--porcelain")
 

@@ -1,0 +1,53 @@
+"""A week of two people on one line: random edits, pulls and kills, judged by plain git."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import numbered
+from tests.support.cli import Stack
+from tests.support.repo import RepoBuilder
+from tests.support.week import Clone, Week, git
+
+
+def two_clones(
+    first: Stack, tmp_path: Path, line: str, base: str, files: list[str]
+) -> tuple[list[Clone], Path]:
+    """The project in a hub, and two clones of it, each with its own files to edit."""
+    hub = tmp_path / "hub.git"
+    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", hub)
+    git(first.folder, "init", "--quiet", "--initial-branch=main")
+    git(first.folder, "add", "--all")
+    git(first.folder, "commit", "--quiet", "-m", "begin")
+    git(first.folder, "remote", "add", "origin", hub)
+    git(first.folder, "push", "--quiet", "origin", "main")
+    second = tmp_path / "second"
+    git(tmp_path, "clone", "--quiet", hub, second)
+    half = len(files) // 2
+    people = [
+        Clone(first, "ann", line, files[:half], base),
+        Clone(Stack(second), "bob", line, files[half:], base),
+    ]
+    for clone in people:
+        clone.stack.ok("apply")
+    return people, hub
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_a_week_on_a_small_repository(stack: Stack, tmp_path: Path, seed: int) -> None:
+    upstream = RepoBuilder(tmp_path / "upstream")
+    files = [f"src/f{number}.py" for number in range(8)]
+    base = upstream.commit("begin", dict.fromkeys(files, numbered(20)))
+    upstream.git("tag", "v1.0")
+    stack.ok("init")
+    stack.ok("upstream", "add", "demo", str(upstream.folder))
+    stack.ok("line", "add", "demo@v1.0")
+    people, hub = two_clones(stack, tmp_path, "demo/1.0", base, files)
+    scratch = tmp_path / "model"
+    subprocess.run(["git", "clone", "--quiet", upstream.folder, scratch], check=True)
+    week = Week(people, hub, scratch, seed)
+    week.play(30)
+    assert week.killed
