@@ -85,7 +85,7 @@ def _environments(project: Project) -> list[running.Running]:
     state = project.paths.state
     if not (state / "active").is_dir() and not (state / "installed").is_dir():
         return []
-    from stack.flows import running, upstream_news
+    from stack.flows import running
 
     return running.environments(project)
 

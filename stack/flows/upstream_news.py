@@ -78,7 +78,9 @@ def newest(project: Project, line: Line) -> Newest | None:
 
 def _tip(git: Git) -> Newest | None:
     for ref in _BRANCHES:
-        found = git.run("log", "-1", "--no-show-signature", "--format=%H %T", ref, "--", ok=(0, 128))
+        found = git.run(
+            "log", "-1", "--no-show-signature", "--format=%H %T", ref, "--", ok=(0, 128)
+        )
         if found.code == 0 and len(ids := found.text.split()) == 2:
             return Newest(name=ref.rpartition("/")[2], commit=ids[0], tree=ids[1])
     return None
@@ -90,12 +92,12 @@ def news(project: Project, line: Line) -> News:
     if not at_hand:
         hint = f"stack upstream fetch {line.series.upstream}"
         return News(line=line.id, unknown=f"no repository of upstream's is at hand: {hint}")
-    why = "none has the pin's commit"
+    why = "no repository at hand has the pin's commit"
     for _, git in at_hand:
         pin = _pin_commit(git, line)
         tip = _tip(git)
         if pin is None or tip is None:
-            why = why if pin is None else "none has a main branch"
+            why = why if pin is None else "no repository at hand has a main branch"
             continue
         count = int(git.run("rev-list", "--count", f"{pin}..{tip.commit}").text)
         return News(

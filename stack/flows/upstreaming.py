@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from stack.errors import BadPatch, StackError, StateError, UsageError
 from stack.flows import restack_state, upstream_news
 from stack.flows.apply import refuse_unexported
-from stack.flows.base import open_base
+from stack.flows.base import Base, open_base
 from stack.flows.chain import read_items, receipt_of
 from stack.flows.events import Emit, Said
 from stack.flows.forecast import at_pin
@@ -81,6 +81,9 @@ def for_upstream(
     if name not in [member.name for member in chain]:
         chain.append(line.series.member(name))
     at = [member.name for member in chain].index(name)
+    reasons: list[str] = []
+    # before objects are read: a source that is opened later would not be seen
+    bases = list(_bases(project, line, onto, emit, reasons))
     with replayed(project, line, chain[: at + 1], emit) as found:
         tree = found.prefixes[0].tree
         steps: list[_Before] = []
@@ -91,14 +94,12 @@ def for_upstream(
             tree = after
         if not steps[-1].paths:
             raise StateError(f"patch `{name}` changes nothing on {line.id}", hint="stack apply")
-        reasons: list[str] = []
-        for revision, pin in _targets(project, line, onto, emit):
+        for revision, pin, base in bases:
             try:
-                base = open_base(project, at_pin(line.series, pin), emit)
-            except StackError as wrong:
+                placed = _place(found.odb, steps, base.tree, line)
+            except StackError as wrong:  # also a repository that holds only part of its history
                 reasons.append(f"{revision}: {wrong.message}")
                 continue
-            placed = _place(found.odb, steps, base.tree, line)
             if isinstance(placed, str):
                 reasons.append(f"{revision}: {placed}")
                 continue
@@ -118,6 +119,17 @@ def for_upstream(
         f"patch `{name}` stands nowhere without the others", context=reasons,
         hint=f"stack forecast --line {line.id} --onto {line.series.upstream}@REV --why",
     )
+
+
+def _bases(
+    project: Project, line: Line, onto: str | None, emit: Emit, reasons: list[str]
+) -> Iterator[tuple[str, Pin, Base]]:
+    """The revisions to try that some source serves; why others are not, into `reasons`."""
+    for revision, pin in _targets(project, line, onto, emit):
+        try:
+            yield revision, pin, open_base(project, at_pin(line.series, pin), emit)
+        except StackError as wrong:
+            reasons.append(f"{revision}: {wrong.message}")
 
 
 def _targets(

@@ -1,4 +1,4 @@
-"""A patch on its way home: the mail that upstream gets, its recorded status, and upstream's news."""
+"""A patch on its way home: the mail for upstream, its recorded status, and upstream's news."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def test_only_the_status_changes_and_the_workspace_with_it(demo: Demo, applied: 
     after = demo.files()
     assert {name for name in after if after[name] != before[name]} == {"edit-0.patch"}
     line = b"Upstream-Status: Submitted [https://example.com/pull/9]\n"
-    assert after["edit-0.patch"] == before["edit-0.patch"].replace(b"Patch-Id:", line + b"Patch-Id:")
+    wanted = before["edit-0.patch"].replace(b"Patch-Id:", line + b"Patch-Id:")
+    assert after["edit-0.patch"] == wanted
     if applied:
         assert demo.tree_id() == tree
         assert line.decode() in demo.git("log", "--format=%B")
