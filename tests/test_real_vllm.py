@@ -1,4 +1,4 @@
-"""The main job on vLLM's real source, as a release archive and, where it is at hand, as git history."""
+"""The main job on vLLM's real source, as a release archive and as git history."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     is where the command runs, below it stand `clean` (shell patterns, removed before) and
     `outputs`, each of which goes into the layer under its last name. `path` comes before PATH,
     `env` is set and `unset` removed. `toolchain` are commands whose output is part of the key, so
-    another compiler makes another layer. With no `command` the outputs are what was read. `provides` are the `needs` that the result meets.
+    another compiler makes another layer. With no `command` the outputs are what was read.
+    `provides` are the `needs` that the result meets.
     Strings of `path`, `env` and `command` are jinja2 templates. `limit` is in seconds.
     """
 

@@ -58,7 +58,7 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
 
 
 def line_of(data: bytes, document: dict[str, Any], path: str) -> int:
-    """The line (from 1) on which the key at `path` (`patch[2].kind`) stands, as well as text tells."""
+    """The line (from 1) of the key at `path` (`patch[2].kind`), as well as text tells."""
     wanted = re.findall(r"[^.\[\]]+|\[\d+\]", path.replace("[...]", ""))
     lines = data.decode("utf-8", "replace").splitlines()
     start, stop = 0, len(lines)

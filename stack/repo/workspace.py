@@ -198,7 +198,7 @@ class Workspace:
         self.run("update-index", "-q", "--refresh", ok=(0, 1))
 
     def written_tree(self) -> str:
-        """The tree of every file that git does not ignore, as it stands; the index is left alone."""
+        """The tree of every file that git does not ignore; the index is left alone."""
         index = self._git_dir() / "stack-index"
         index.unlink(missing_ok=True)
         if (self._git_dir() / "index").exists():

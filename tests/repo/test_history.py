@@ -28,7 +28,9 @@ def swap(text: bytes, *pairs: tuple[bytes, bytes]) -> bytes:
     return text
 
 
-def asked(case: Moving, *, orphan: bool = False) -> tuple[list[CarriedStep], dict[str, list[Origin]]]:
+def asked(
+    case: Moving, *, orphan: bool = False
+) -> tuple[list[CarriedStep], dict[str, list[Origin]]]:
     """Carry, and ask the history; with `orphan` the pin is a commit without parents."""
     items = []
     for path in case.mails:
@@ -74,16 +76,17 @@ def test_the_culprit_is_the_first_commit_after_which_the_patch_no_longer_merges(
 
 
 def test_the_patches_before_it_are_carried_first(tmp_path: Path) -> None:
-    """The second patch stands on the first one's lines; upstream's own tree would conflict at once."""
+    """The second patch stands on the first one's lines: upstream's tree would conflict."""
     one = swap(BASE, (b"line 5\n", b"mine\n"), (b"line 20\n", b"added\nline 20\n"))
     two = swap(one, (b"added\n", b"added twice\n"))
     upstream = [
         *UPSTREAM,
-        ("Twenty", {"f": b"top\n" + swap(BASE, (b"line 5\n", b"theirs\n"), (b"line 20\n", b"20\n"))}),
+        (
+            "Twenty",
+            {"f": b"top\n" + swap(BASE, (b"line 5\n", b"theirs\n"), (b"line 20\n", b"20\n"))},
+        ),
     ]
-    case = Moving(
-        tmp_path / "m", {"f": BASE}, [("one", {"f": one}), ("two", {"f": two})], upstream
-    )
+    case = Moving(tmp_path / "m", {"f": BASE}, [("one", {"f": one}), ("two", {"f": two})], upstream)
     steps, found = asked(case)
     assert [step.outcome for step in steps] == [Outcome.CONFLICT, Outcome.CLEAN]
     assert found["one"][0].commit == case.commits[2]
@@ -93,7 +96,9 @@ def test_the_patches_before_it_are_carried_first(tmp_path: Path) -> None:
 def test_who_took_a_whole_patch_is_the_first_commit_that_has_all_of_it(tmp_path: Path) -> None:
     mine = {"f": swap(BASE, (b"line 5\n", b"5\n")), "h": swap(BASE, (b"line 7\n", b"7\n"))}
     case = Moving(
-        tmp_path / "m", {"f": BASE, "h": BASE}, [("mine", mine)],
+        tmp_path / "m",
+        {"f": BASE, "h": BASE},
+        [("mine", mine)],
         [
             ("half", {"f": b"top\n" + mine["f"]}),
             ("other", {"g": b"g\n"}),
@@ -111,7 +116,9 @@ def test_who_took_a_whole_patch_is_the_first_commit_that_has_all_of_it(tmp_path:
 def test_who_took_half_of_a_patch_is_named_with_the_hunk(tmp_path: Path) -> None:
     mine = swap(BASE, (b"line 5\n", b"five\n"), (b"line 30\n", b"thirty\n"))
     case = Moving(
-        tmp_path / "m", {"f": BASE}, [("mine", {"f": mine})],
+        tmp_path / "m",
+        {"f": BASE},
+        [("mine", {"f": mine})],
         [
             ("noise", {"f": BASE + b"end\n"}),
             ("Thirty (#9)", {"f": swap(BASE, (b"line 30\n", b"thirty\n")) + b"end\n"}),
@@ -148,7 +155,9 @@ def test_a_file_that_moved_is_followed_through_the_history(tmp_path: Path) -> No
     mine = swap(BASE, (b"line 5\n", b"mine\n"))
     there = swap(BASE, (b"line 5\n", b"theirs\n"))
     case = Moving(
-        tmp_path / "m", {"a/f": BASE}, [("mine", {"a/f": mine})],
+        tmp_path / "m",
+        {"a/f": BASE},
+        [("mine", {"a/f": mine})],
         [("move", {"a/f": None, "b/f": BASE}), ("rewrite", {"b/f": there})],
     )
     steps, found = asked(case)
