@@ -14,7 +14,15 @@ from stack.errors import StateError
 from stack.flows import rebase_tree as trees
 from stack.flows.events import Emit, Said
 from stack.flows.restack_finish import Finished, finish
-from stack.flows.restack_state import digest_of, discard, need, refuse_stopped, save, worktree
+from stack.flows.restack_state import (
+    digest_of,
+    discard,
+    ending,
+    need,
+    refuse_stopped,
+    save,
+    worktree,
+)
 from stack.flows.standing import Mode, Standing, standing
 from stack.flows.transaction import workspace_of, writing
 from stack.model.line import Member
@@ -119,6 +127,8 @@ def _go_on(
         for text in suspects(merger, before, picked.tree, onto, done) if done.tree != onto else ():
             emit(Said(f"{pick.name}: suspect: {text}", warning=True))
         state = settle(odb, state, done.tree)
+    if not dry_run:
+        ending(project, state)
     done_now = finish(project, line, odb, state, emit, dry_run=dry_run)
     if not dry_run:
         discard(project, line)

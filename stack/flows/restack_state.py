@@ -10,6 +10,7 @@ from stack.errors import StateError
 from stack.flows import rebase_tree as trees
 from stack.flows.transaction import line_files
 from stack.model.restack import Restack
+from stack.repo import operations
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace
@@ -23,9 +24,27 @@ def load(project: Project) -> Restack | None:
     """The change of a line that has stopped, if there is one."""
     path = project.paths.state / "restack" / "state.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Restack)
+        state = msgspec.json.decode(path.read_bytes(), type=Restack)
     except FileNotFoundError:
         return None
+    if state.ends is not None and last_operation(project, state.line) >= state.ends:
+        return None  # killed between its end and its clearing away
+    return state
+
+
+def last_operation(project: Project, line: str) -> int:
+    """The number of the newest change in the log; 0 where there is none."""
+    git = ensure_repository(project.paths.repository(line.partition("/")[0]))
+    done = operations.read(git)
+    return done[-1].number if done else 0
+
+
+def ending(project: Project, state: Restack) -> None:
+    """Note in the state of a change that had stopped which operation ends it."""
+    path = project.paths.state / "restack" / "state.json"
+    if path.exists():
+        state = msgspec.structs.replace(state, ends=last_operation(project, state.line) + 1)
+        atomic.write(path, msgspec.json.format(msgspec.json.encode(state)))
 
 
 def need(project: Project) -> Restack:

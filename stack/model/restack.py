@@ -38,7 +38,8 @@ class Restack(msgspec.Struct, frozen=True, kw_only=True):
     `order` are the names of the line's members as they will stand, `added` those that are new.
     workspace will have, None where there is no workspace. `head` is where it stands, `taken` a
     commit on that with the uncommitted work that goes into a patch, `left` the tree of that which
-    stays uncommitted. `digest` is that of all files of the line at the beginning.
+    stays uncommitted. `digest` is that of all files of the line at the beginning, `ends` the number
+    of the operation that ends it, once that has begun.
     """
 
     schema: int = SCHEMA
@@ -57,6 +58,7 @@ class Restack(msgspec.Struct, frozen=True, kw_only=True):
     left: str | None = None
     made: tuple[Made, ...] = ()
     stopped: tuple[Place, ...] = ()
+    ends: int | None = None
 
     @property
     def at(self) -> int:
