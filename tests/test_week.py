@@ -32,6 +32,9 @@ def two_clones(
         Clone(Stack(second), "bob", line, files[half:], base),
     ]
     for clone in people:
+        # where both changed the order, a person merges it (`united`): a union would only be right
+        # for entries that are new
+        (clone.stack.folder / ".git/info/attributes").write_text("series.toml -merge\n")
         clone.stack.ok("apply")
     return people, hub
 

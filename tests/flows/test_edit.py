@@ -104,7 +104,9 @@ def test_a_conflict_above_waits_and_goes_on(demo: Demo) -> None:
     waiting = demo.stack.folder / ".stack/restack/tree/src/f1.py"
     waiting.write_bytes(data.replace(b"changed 1\n", b"changed twice\n"))
     demo.stack.ok("edit", "--continue")
-    assert (demo.tree / "src/f1.py").read_bytes() == data.replace(b"changed 1\n", b"changed twice\n")
+    assert (demo.tree / "src/f1.py").read_bytes() == data.replace(
+        b"changed 1\n", b"changed twice\n"
+    )
     same_as_git_am(demo)
     demo.stack.ok("undo")
     assert state_of(demo) == before

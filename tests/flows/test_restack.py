@@ -38,7 +38,10 @@ def test_drop_move_fold_and_rename_are_undone_and_done_again(demo: Demo) -> None
         same_as_git_am(demo)
         assert demo.stack("export", "--check").code == 0
     assert demo.names() == ["edit-3", "both"]
-    assert demo.git("show", "--name-only", "--format=", "HEAD").split() == ["src/f0.py", "src/f2.py"]
+    assert demo.git("show", "--name-only", "--format=", "HEAD").split() == [
+        "src/f0.py",
+        "src/f2.py",
+    ]
     assert demo.git("log", "-1", "--format=%s") == "[Core] Edit 2"
     for state in reversed(states[:-1]):
         demo.stack.ok("undo")
@@ -66,9 +69,14 @@ def test_new_takes_changes_and_new_files_and_undo_gives_them_back(demo: Demo) ->
     ).json["data"]
     assert done["added"] == ["third"]
     mail = (demo.line / "third.patch").read_text()
-    assert "Subject: [Core] Spell three\n\nWords.\n\nWhy: reads better\nUpstream-Status: Pending\n" in mail
+    assert (
+        "Subject: [Core] Spell three\n\nWords.\n\nWhy: reads better\nUpstream-Status: Pending\n"
+        in mail
+    )
     assert len(demo.id_of("third")) == 16
-    assert 'state = "active"\nkind = "fix"\nname = "third"' in (demo.line / "series.toml").read_text()
+    assert (
+        'state = "active"\nkind = "fix"\nname = "third"' in (demo.line / "series.toml").read_text()
+    )
     assert demo.git("status", "--porcelain") == ""
     assert "From: Ann Author <ann@example.com>" in mail
     same_as_git_am(demo)
@@ -117,7 +125,9 @@ def test_a_conflict_waits_and_goes_on_in_a_new_process(demo: Demo) -> None:
     assert output.code == 3
     document = output.json
     assert document["data"]["conflicts"][0]["path"] == "src/f1.py"
-    assert document["errors"][0]["hint"].startswith("edit the files there, then stack drop --continue")
+    assert document["errors"][0]["hint"].startswith(
+        "edit the files there, then stack drop --continue"
+    )
     assert state_of(demo) == before
     assert demo.stack("drop", "edit-0").code == 2
     waiting = demo.stack.folder / ".stack/restack/tree/src/f1.py"

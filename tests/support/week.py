@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -25,6 +26,9 @@ def git(folder: Path, *arguments: str | Path, ok: bool = True, stdin: bytes = b"
     )
     assert done.returncode == 0 or not ok, (done.stdout + done.stderr).decode("utf-8", "replace")
     return done.stdout
+
+
+_ENTRY = re.compile(r"^(?=\[\[patch\]\])", re.MULTILINE)
 
 
 class Clone(Demo):
@@ -56,10 +60,8 @@ class Clone(Demo):
 
 
 def blocks(text: str) -> dict[str, str]:
-    parts = text.split("[[patch]]\n")[1:]
-    found = [tomllib.loads("[[patch]]\n" + part)["patch"][0]["name"] for part in parts]
-    texts = ["[[patch]]\n" + part.rstrip("\n") + "\n" for part in parts]
-    return dict(zip(found, texts, strict=True))
+    parts = [part.rstrip("\n") + "\n" for part in _ENTRY.split(text)[1:]]
+    return {tomllib.loads(part)["patch"][0]["name"]: part for part in parts}
 
 
 class Week:
@@ -447,5 +449,5 @@ def united(base: str, ours: str, theirs: str) -> str:
         if name not in order and name not in was:
             order.insert(order.index(last) + 1 if last in order else 0, name)
         last = name
-    head = theirs.split("[[patch]]\n", maxsplit=1)[0]
+    head = _ENTRY.split(theirs)[0]
     return head + "\n".join(mine.get(name) or yours[name] for name in order)
