@@ -7,7 +7,7 @@ import os
 import click
 
 from stack.context import Answer, Context, Verb
-from stack.flows import serve as flow
+from stack.flows import launch as flow
 from stack.host import process
 
 

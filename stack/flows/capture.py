@@ -17,13 +17,13 @@ from stack.flows import import_mails, install_into, serve
 from stack.flows.environment import site_packages
 from stack.flows.events import Emit
 from stack.flows.prefixes import Replayed, replayed
+from stack.flows.refresh import check_name, identity
 from stack.flows.shadow import import_name
 from stack.host import packages as installed
 from stack.model.build import LayerRecord
 from stack.model.mail import render_message
-from stack.model.objects import EXECUTABLE, FILE, FOLDER, Commit, Entry, parse_commit
+from stack.model.objects import EXECUTABLE, FILE, FOLDER, Commit, Entry
 from stack.repo.carry import Merger, carry
-from stack.repo.client import Git
 from stack.repo.format import format_commits, slug
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames
@@ -88,8 +88,9 @@ def capture(
     pin's files). Raises `StateError` where nothing was edited, `BuildFailed` naming edited files
     whose original is not the pin's, `Conflict` where the edits do not fit the line's patches.
     """
-    if slug(name) != name:
-        raise UsageError(f"`{name}` cannot name a patch", hint=f"for one: {slug(name)}")
+    check_name(name)
+    if slug(name) != name:  # the name that import would give it
+        raise UsageError(f"`{name}` cannot be the name of a patch", hint=f"for one: {slug(name)}")
     if name in {member.name for member in line.series.patch}:
         raise UsageError(f"line {line.id} has a patch `{name}`", hint="give another name")
     with replayed(project, line, line.series.select(), emit) as replay:
@@ -275,15 +276,6 @@ def _message(subject: str, why: str | None) -> bytes:
 
 def _commit(odb: ObjectStore, tree: str, parent: str, message: bytes) -> str:
     """A commit by the person that git knows."""
-    found = Git().run("var", "GIT_AUTHOR_IDENT", user_config=True, ok=(0, 128))
-    if found.code:
-        raise StateError(
-            "git does not know who you are, so a patch would have no author",
-            hint="git config --global user.name NAME; git config --global user.email ADDRESS",
-        )
-    text = b"tree %s\nauthor %s\ncommitter %s\n\n" % (
-        tree.encode(), found.out.strip(), found.out.strip()
-    )
-    who = parse_commit(text).author
+    who = identity()
     commit = Commit(tree=tree, parents=(parent,), author=who, committer=who, message=message)
     return odb.add("commit", commit.render())

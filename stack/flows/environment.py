@@ -114,14 +114,20 @@ def models(project: Project) -> Path:
     return project.paths.state / "models"
 
 
-def check_base(base: Base, shadowed: Sequence[str]) -> list[str]:
-    """The files of the import packages `shadowed` that differ from what was installed."""
-    return packages.edited(base.site_packages, shadowed, base.record.records)
+def check_base(base: Base, shadowed: Sequence[str], *, quick: bool = False) -> list[str]:
+    """The files of the import packages `shadowed` that differ from what was installed.
+
+    With `quick` only those are read whose inode changed after the base was made.
+    """
+    since = (base.venv.parent / RECORD).stat().st_ctime if quick else None
+    return packages.edited(base.site_packages, shadowed, base.record.records, since=since)
 
 
-def refuse_edited(base: Base, shadowed: Sequence[str], profile: str) -> None:
+def refuse_edited(
+    base: Base, shadowed: Sequence[str], profile: str, *, quick: bool = False
+) -> None:
     """Raise `BuildFailed` naming the files of the base that somebody edited."""
-    wrong = check_base(base, shadowed)
+    wrong = check_base(base, shadowed, quick=quick)
     if wrong:
         more = [f"... and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
         files = "1 file was" if len(wrong) == 1 else f"{len(wrong)} files were"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_build import CORE, FILES, Tiny, tiny  # noqa: F401 - a fixture
+from tests.flows.test_build import CORE, FILES, Tiny, tiny
 from tests.flows.test_install_into import make_venv, says, site
 
 ASK = "import flake.core as c, flake.sub.x as x; print(c.LINE_20, x.X)"
 
 
 @pytest.fixture
-def venv(tiny: Tiny, tmp_path: Path) -> Path:  # noqa: F811
+def venv(tiny: Tiny, tmp_path: Path) -> Path:
     return make_venv(tmp_path / "mine", FILES)
 
 
@@ -24,13 +24,13 @@ def edit(venv: Path, name: str, old: bytes, new: bytes) -> None:
     path.write_bytes(data.replace(old, new))
 
 
-def names(tiny: Tiny) -> list[str]:  # noqa: F811
+def names(tiny: Tiny) -> list[str]:
     series = tiny.stack.folder / "patches/demo/1.0/series.toml"
     return [row.split('"')[1] for row in series.read_text().splitlines() if row[:4] == "name"]
 
 
 def test_edits_become_a_patch_behind_the_others(
-    tiny: Tiny, venv: Path, tmp_path: Path  # noqa: F811
+    tiny: Tiny, venv: Path, tmp_path: Path
 ) -> None:
     edit(venv, "flake/core.py", b"LINE_20 = 20", b"LINE_20 = 'mine'")
     (site(venv) / "flake/sub/added.py").write_bytes(b"ADDED = 1\n")
@@ -68,7 +68,7 @@ def test_edits_become_a_patch_behind_the_others(
     assert "my-edits" not in names(tiny)
 
 
-def test_edits_in_an_installed_layer_and_under_it(tiny: Tiny, venv: Path) -> None:  # noqa: F811
+def test_edits_in_an_installed_layer_and_under_it(tiny: Tiny, venv: Path) -> None:
     tiny.stack.ok("install", "--into", venv, "demo:change-a-line")
     layer = next((venv / "stack-layers/demo").glob("*/"))
     core = layer / "flake/core.py"
@@ -84,7 +84,7 @@ def test_edits_in_an_installed_layer_and_under_it(tiny: Tiny, venv: Path) -> Non
     assert (tree / "sub/x.py").read_bytes() == b"X = 11\n"
 
 
-def test_edits_in_what_a_profile_runs(tiny: Tiny) -> None:  # noqa: F811
+def test_edits_in_what_a_profile_runs(tiny: Tiny) -> None:
     tiny.build()
     tiny.stack.ok("use", "demo:change-a-line")
     layer = next(path for path in (tiny.state / "layers").glob("*/*/flake/core.py")
@@ -101,7 +101,7 @@ def test_edits_in_what_a_profile_runs(tiny: Tiny) -> None:  # noqa: F811
 
 
 def test_a_file_that_was_not_the_pins_even_before_is_refused_by_name(
-    tiny: Tiny, tmp_path: Path  # noqa: F811
+    tiny: Tiny, tmp_path: Path
 ) -> None:
     altered = make_venv(tmp_path / "altered", {**FILES, "flake/sub/x.py": b"X = 'packager'\n"})
     edit(altered, "flake/sub/x.py", b"packager", b"mine")
@@ -115,7 +115,7 @@ def test_a_file_that_was_not_the_pins_even_before_is_refused_by_name(
 
 
 def test_edits_that_clash_with_a_patch_are_a_conflict_and_change_nothing(
-    tiny: Tiny, venv: Path  # noqa: F811
+    tiny: Tiny, venv: Path
 ) -> None:
     edit(venv, "flake/core.py", b"LINE_7 = 7\n", b"LINE_7 = 'mine'\n")
     before = names(tiny)
@@ -126,7 +126,7 @@ def test_edits_that_clash_with_a_patch_are_a_conflict_and_change_nothing(
 
 
 def test_without_a_record_the_pins_files_say_what_was_edited(
-    tiny: Tiny, venv: Path  # noqa: F811
+    tiny: Tiny, venv: Path
 ) -> None:
     info = next(site(venv).glob("*.dist-info"))
     (info / "RECORD").unlink()
@@ -136,11 +136,11 @@ def test_without_a_record_the_pins_files_say_what_was_edited(
     assert (done["changed"], done["added"], done["removed"]) == (["src/flake/core.py"], [], [])
 
 
-def test_wrong_words_are_named(tiny: Tiny, venv: Path) -> None:  # noqa: F811
+def test_wrong_words_are_named(tiny: Tiny, venv: Path) -> None:
     for arguments, code, said in (
         (("mine",), 2, "hint: stack build --profile tiny"),
         (("mine", "--venv", venv), 2, "nothing was edited in the packages of demo/1.0"),
-        (("Mine!", "--venv", venv), 2, "`Mine!` cannot name a patch"),
+        (("Mine!", "--venv", venv), 2, "`Mine!` cannot be the name of a patch"),
         (("change-a-line", "--venv", venv), 2, "has a patch `change-a-line`"),
         (("mine", "--venv", venv, "--profile", "tiny"), 2, "both name an environment"),
     ):

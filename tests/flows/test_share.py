@@ -286,3 +286,15 @@ def test_two_people_add_patches_and_git_merges_them(demo: Demo, tmp_path: Path) 
     applied = people["bob"].ok("apply", "--json").json["data"]["patches"]
     assert {row["outcome"] for row in applied} == {"clean"}
     assert people["bob"].ok("export", "--check")
+
+
+def test_a_line_of_a_release_archive_is_not_published(demo: Demo, tmp_path: Path) -> None:
+    """Its base is a commit of our own: nobody could merge with what stands on it."""
+    series = demo.line / "series.toml"
+    text = series.read_text().replace(f'commit = "{demo.base}"\n', "")
+    sdist = f'[pin.sdist]\nversion = "1.0"\nsha256 = "{"0" * 64}"\nshort = "g{demo.base[:9]}"\n'
+    series.write_text(text.replace("[[patch]]", f"{sdist}\n[[patch]]", 1))
+    refused = demo.stack("export", "--branch", "ours", "--push", tmp_path)
+    assert refused.code == 2
+    assert f"pinned at a release archive, which names g{demo.base[:9]} in part" in refused.err
+    assert "hint: stack rebase --line demo/1.0 --onto demo@COMMIT" in refused.err
