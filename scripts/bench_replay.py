@@ -28,17 +28,27 @@ FILES, FOLDERS, LINES, POOL, UPSTREAM_COMMITS = 4000, 160, 120, 200, 21
 DATE = 1_700_000_000
 STACK = (sys.executable, "-P", "-m", "stack")
 ROOT = Path(__file__).resolve().parent.parent
+PLACES = [Path("/var/tmp"), Path("/dev/shm")]  # noqa: S108 - a disk and a tmpfs, no secrets
 
 
 def environment(home: Path) -> dict[str, str]:
     """A sealed environment: no user's configuration, fixed names."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     return kept | {
-        "HOME": str(home), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_COMMITTER_NAME": "A",
-        "GIT_COMMITTER_EMAIL": "a@example.com", "GIT_EDITOR": "true", "EDITOR": "true",
-        "STACK_CACHE_DIR": str(home / "cache"), "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8",
-        "QUILT_PATCHES": "patches", "QUILT_PC": ".pc",
+        "HOME": str(home),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "A",
+        "GIT_AUTHOR_EMAIL": "a@example.com",
+        "GIT_COMMITTER_NAME": "A",
+        "GIT_COMMITTER_EMAIL": "a@example.com",
+        "GIT_EDITOR": "true",
+        "EDITOR": "true",
+        "STACK_CACHE_DIR": str(home / "cache"),
+        "PYTHONPATH": str(ROOT),
+        "LC_ALL": "C.UTF-8",
+        "QUILT_PATCHES": "patches",
+        "QUILT_PC": ".pc",
     }
 
 
@@ -50,10 +60,8 @@ def run(
         argv, cwd=folder, env=env, input=stdin, capture_output=True, check=False, timeout=600
     )
     if check and done.returncode:
-        raise SystemExit(
-            f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout[-2000:].decode('utf-8', 'replace')}"
-            f"{done.stderr[-2000:].decode('utf-8', 'replace')}"
-        )
+        said = (done.stdout[-2000:] + done.stderr[-2000:]).decode("utf-8", "replace")
+        raise SystemExit(f"{' '.join(argv)}: exit {done.returncode}\n{said}")
     return done
 
 
@@ -103,7 +111,11 @@ class Fixture:
             self._mails(length)
 
     def _commit(
-        self, stream: list[bytes], branch: str, parent: int | None, subject: str,
+        self,
+        stream: list[bytes],
+        branch: str,
+        parent: int | None,
+        subject: str,
         files: dict[str, list[bytes]],
     ) -> int:
         self.marks += 1
@@ -128,15 +140,18 @@ class Fixture:
             state[name][line] = f"v{line} = 'patch {at}'\n".encode()
         return {name: list(state[name]) for name in (first, second)}
 
-    def _upstream(
-        self, files: dict[str, list[bytes]], pool: list[int]
-    ) -> dict[str, list[bytes]]:
+    def _upstream(self, files: dict[str, list[bytes]], pool: list[int]) -> dict[str, list[bytes]]:
         """Half of the files, half of the pool among them, get lines at the top."""
         rest = sorted(set(range(FILES)) - set(pool))
         chosen = self.random.sample(pool, POOL // 2)
         chosen += self.random.sample(rest, FILES // 2 - POOL // 2)
         return {
-            path_of(n): [b"# header one\n", b"# header two\n", b"# header three\n", *files[path_of(n)]]
+            path_of(n): [
+                b"# header one\n",
+                b"# header two\n",
+                b"# header three\n",
+                *files[path_of(n)],
+            ]
             for n in chosen
         }
 
@@ -145,9 +160,18 @@ class Fixture:
         folder = self.folder / f"mails-{length}"
         flags = ["--keep-subject", "--no-stat", "--no-signature", "--zero-commit", "--full-index"]
         run(
-            ["git", "format-patch", *flags, "--binary", "-q", "-o", str(folder),
-             f"main..series-{length}"],
-            self.repo, self.env,
+            [
+                "git",
+                "format-patch",
+                *flags,
+                "--binary",
+                "-q",
+                "-o",
+                str(folder),
+                f"main..series-{length}",
+            ],
+            self.repo,
+            self.env,
         )
         quilt = self.folder / f"quilt-{length}"
         quilt.mkdir()
@@ -173,7 +197,10 @@ class Case:
     """One tool doing one thing: `prepare` makes a fresh copy, `act` is timed, `prove` checks."""
 
     def __init__(
-        self, name: str, prepare: Callable[[Path, int], None], act: Callable[[Path, int], None],
+        self,
+        name: str,
+        prepare: Callable[[Path, int], None],
+        act: Callable[[Path, int], None],
         tree: Callable[[Path], str] | None,
     ) -> None:
         self.name, self.prepare, self.act, self.tree = name, prepare, act, tree
@@ -208,16 +235,29 @@ def cases(fixture: Fixture) -> list[Case]:
         _quiet(["git", "am", "-3", "--keep-non-patch", *mails], folder, env)
 
     found = [
-        Case("stack rebase", project, lambda f, n: stack(fixture, f, "rebase", "--onto", "demo@v2"), rebased),
-        Case("stack forecast", project, lambda f, n: stack(fixture, f, "forecast", "--onto", "demo@v2"), None),
+        Case(
+            "stack rebase",
+            project,
+            lambda f, n: stack(fixture, f, "rebase", "--onto", "demo@v2"),
+            rebased,
+        ),
+        Case(
+            "stack forecast",
+            project,
+            lambda f, n: stack(fixture, f, "forecast", "--onto", "demo@v2"),
+            None,
+        ),
         Case("stack apply", project, lambda f, n: stack(fixture, f, "apply"), None),
         Case("git am -3", lambda f, n: clone(f, "new"), am, head),
         Case(
-            "git rebase --merge", lambda f, n: clone(f, f"series-{n}"),
-            git("rebase", "-q", "--merge", "--onto", "new", "main"), head,
+            "git rebase --merge",
+            lambda f, n: clone(f, f"series-{n}"),
+            git("rebase", "-q", "--merge", "--onto", "new", "main"),
+            head,
         ),
     ]
     if _git_version(env) >= (2, 44):
+
         def replay(folder: Path, n: int) -> None:
             moved = run(["git", "replay", "--onto", "new", f"main..series-{n}"], folder, env).stdout
             run(["git", "update-ref", "--stdin"], folder, env, stdin=moved)
@@ -225,6 +265,7 @@ def cases(fixture: Fixture) -> list[Case]:
 
         found.append(Case("git replay", lambda f, n: clone(f, "new"), replay, head))
     if shutil.which("stg"):
+
         def commits(folder: Path, n: int) -> None:
             clone(folder, f"series-{n}")
             run(["stg", "init"], folder, env)
@@ -234,6 +275,7 @@ def cases(fixture: Fixture) -> list[Case]:
             Case("stg rebase", commits, lambda f, n: _quiet(["stg", "rebase", "new"], f, env), head)
         )
     if shutil.which("quilt"):
+
         def quilted(folder: Path, n: int) -> None:
             clone(folder, "new")
             shutil.copytree(fixture.folder / f"quilt-{n}", folder / "patches")
@@ -243,7 +285,12 @@ def cases(fixture: Fixture) -> list[Case]:
             return run(["git", "write-tree"], folder, env).stdout.decode().strip()
 
         found.append(
-            Case("quilt push -a", quilted, lambda f, n: _quiet(["quilt", "push", "-aq"], f, env), worktree)
+            Case(
+                "quilt push -a",
+                quilted,
+                lambda f, n: _quiet(["quilt", "push", "-aq"], f, env),
+                worktree,
+            )
         )
     return found
 
@@ -286,9 +333,17 @@ def engine(fixture: Fixture, n: int, folder: Path, write: bool) -> tuple[float, 
         "print(time.perf_counter() - begun, sum(used[:4]) - sum(start[:4]))\n"
     )
     done = run(
-        [sys.executable, "-P", "-c", code, str(folder), str(fixture.folder / f"mails-{n}"),
-         "write" if write else "read"],
-        folder, fixture.env,
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            code,
+            str(folder),
+            str(fixture.folder / f"mails-{n}"),
+            "write" if write else "read",
+        ],
+        folder,
+        fixture.env,
     )
     wall, cpu = done.stdout.split()[-2:]
     return float(wall), float(cpu)
@@ -336,10 +391,12 @@ def _cpu() -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--patches", type=int, nargs="+", default=[100, 300])
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--where", type=Path, nargs="+", default=[Path("/var/tmp"), Path("/dev/shm")])  # noqa: S108
+    parser.add_argument("--where", type=Path, nargs="+", default=PLACES)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", type=Path, help="write the samples to this file")
     chosen = parser.parse_args()
@@ -354,21 +411,32 @@ def main() -> None:
                     for one in (times, busy)
                 )
                 print(f"\n{where}, {n} patches, {chosen.runs} runs, load {os.getloadavg()[0]:.1f}")
-                print(f"{'':24}{'seconds':>9}{'min':>8}{'of am -3':>10}{'cpu s':>9}{'of am -3':>10}")
+                print(
+                    f"{'':24}{'seconds':>9}{'min':>8}{'of am -3':>10}{'cpu s':>9}{'of am -3':>10}"
+                )
                 for case in sorted(wall, key=lambda case: wall[case]):
                     ratios = wall[case] / wall["git am -3"], cpu[case] / cpu["git am -3"]
                     print(
                         f"{case:24}{wall[case]:9.3f}{min(times[case]):8.3f}{ratios[0]:10.2f}"
                         f"{cpu[case]:9.3f}{ratios[1]:10.2f}"
                     )
-                    rows.append({
-                        "where": str(where), "patches": n, "case": case, "median_s": wall[case],
-                        "of_git_am": ratios[0], "samples_s": times[case], "cpu_s": busy[case],
-                    })
+                    rows.append(
+                        {
+                            "where": str(where),
+                            "patches": n,
+                            "case": case,
+                            "median_s": wall[case],
+                            "of_git_am": ratios[0],
+                            "samples_s": times[case],
+                            "cpu_s": busy[case],
+                        }
+                    )
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"\nlargest process: {peak:.0f} MiB")
     if chosen.json:
-        chosen.json.write_text(json.dumps({"rows": rows, "largest_process_mib": peak}, indent=1) + "\n")
+        chosen.json.write_text(
+            json.dumps({"rows": rows, "largest_process_mib": peak}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

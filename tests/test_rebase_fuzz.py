@@ -87,7 +87,7 @@ def test_every_clean_result_is_the_one_of_git(tmp_path: Path) -> None:
     seed = int(os.environ.get("STACK_FUZZ_SEED", "1"))
     first = seed
     while time.monotonic() - begun < SECONDS or both < 10:
-        case = scenario(random.Random(seed), tmp_path / str(seed))  # noqa: S311
+        case = scenario(random.Random(seed), tmp_path / str(seed))
         steps, files = case.carry(on_conflict="stop")
         clean = all(step.outcome is not Outcome.CONFLICT for step in steps)
         tree = git_says(case)

@@ -47,8 +47,14 @@ def test_forecast_between_real_releases(project: Stack) -> None:
         archive(version)
     names = ["--with", "graph-comm-noop", "--with", "fp16-router", "--with", "qk-contig"]
     done = project.ok(
-        "forecast", "--json", "--upstream", "vllm@0.20.1", "--onto", "vllm@0.20.1",
-        "vllm@0.29.0", *names,
+        "forecast",
+        "--json",
+        "--upstream",
+        "vllm@0.20.1",
+        "--onto",
+        "vllm@0.20.1",
+        "vllm@0.29.0",
+        *names,
     )
     data = done.json["data"]
     same, later = data["columns"]
@@ -78,9 +84,15 @@ def test_culprits_merge_just_before_and_no_longer_just_after(
         (culprit,) = (row for row in cells[name]["origins"] if row["what"] == "culprit")
         assert culprit["pull"]
         tried = project.ok(
-            "forecast", "--json", *line, "--onto", f"vllm@{culprit['last_good']}",
+            "forecast",
+            "--json",
+            *line,
+            "--onto",
+            f"vllm@{culprit['last_good']}",
             f"vllm@{culprit['commit']}",
         ).json["data"]
-        before, after = (column["cells"][tried["patches"].index(name)] for column in tried["columns"])
+        before, after = (
+            column["cells"][tried["patches"].index(name)] for column in tried["columns"]
+        )
         assert before["outcome"] in ("clean", "modified"), (name, culprit, before)
         assert after["outcome"] == "conflict", (name, culprit, after)

@@ -87,7 +87,7 @@ def command(
                 dry_run=dry_run, command=ctx.command,
             )
         if not done.finished and not dry_run:
-            raise _stopped(project, done.state, done.remembered)
+            raise _stopped(project, done)
         return Answer(
             data=_data(done.state) | {"parked": list(done.parked), "left_behind": list(done.left)},
             show=lambda console: _show(console, done),
@@ -109,12 +109,17 @@ class _Stopped(Conflict):
         self.data = data
 
 
-def _stopped(project: Project, state: Rebase, remembered: int) -> Conflict:
+def _stopped(project: Project, done: flow.Rebased) -> Conflict:
+    state, remembered = done.state, done.remembered
     tree = project.shown(rebase_tree.worktree(project, state).tree)
     context = [f"{one.outcome.sigil} {one.name}" for one in state.done]
     for place in state.stopped:
         lines = ", ".join(str(region.line) for region in place.regions[:6])
         context.append(f"{tree}/{place.path}" + (f":{lines}" if lines else "") + f": {place.why}")
+    context.append(
+        f"{done.ahead.regions} open conflict regions from here on, {done.ahead.distinct} "
+        f"distinct, {done.ahead.answered} more answered from memory"
+    )
     if remembered:
         context.append(f"{remembered} answers kept for next time")
     error = Conflict(
@@ -124,7 +129,7 @@ def _stopped(project: Project, state: Rebase, remembered: int) -> Conflict:
         hint="edit the files there (or stack resolve), then stack rebase --continue; "
         "--skip, --park REASON, --replace FILE or --abort",
     )
-    return _Stopped(error, _data(state))
+    return _Stopped(error, _data(state) | {"ahead": msgspec.to_builtins(done.ahead)})
 
 
 def _data(state: Rebase) -> dict[str, object]:

@@ -27,10 +27,19 @@ from stack.store.project import Line, Project
 from stack.store.resolutions import Memory
 
 
+class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+    """Open regions of the stopped patch and all behind it, and how many the memory answers."""
+
+    regions: int = 0
+    distinct: int = 0
+    answered: int = 0
+
+
 class Rebased(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a rebase stands: finished when `stopped` is empty. `remembered` answers were kept now."""
+    """Where a rebase stands; `remembered` answers were kept just now."""
 
     state: Rebase
+    ahead: Ahead = Ahead()
     finished: bool
     dry_run: bool = False
     remembered: int = 0
@@ -67,7 +76,9 @@ def start(
             steps = replay(odb, base.commit, front)
             broken = next((s.name for s in steps if s.outcome is Outcome.CONFLICT), None)
             if broken:
-                raise Conflict(f"patch `{broken}` of {target.id} does not apply there", hint="stack apply")
+                raise Conflict(
+                    f"patch `{broken}` of {target.id} does not apply there", hint="stack apply"
+                )
             tip = next((s.commit for s in reversed(steps) if s.commit), base.commit)
             state = Rebase(
                 source=line.id, target=f"{upstream}/{pin.label}", pin=pin, base=base.commit,
@@ -97,7 +108,9 @@ def _joined(project: Project, line: Line, label: str, into: str | None) -> Line 
         return None
     joined = project.find(into)
     if joined.series.pin.label != label:
-        raise UsageError(f"{joined.id} is not pinned at the target", hint=f"the line there is {upstream}/{label}")
+        raise UsageError(
+            f"{joined.id} is not pinned at the target", hint=f"the line there is {upstream}/{label}"
+        )
     return joined
 
 
@@ -139,8 +152,19 @@ def _go_on(
             state, done=(*state.done, _done(step, state)), at=state.at + 1, stopped=()
         )
     stopped = next((step for step in steps if step.outcome is Outcome.CONFLICT), None)
+    ahead = Ahead()
+    if stopped is not None:
+        rest = carry_series(
+            odb, parsed, old_base, state.base, answer=memory.answer, on_conflict="assume",
+            start=(state.at, state.tip),
+        )
+        keys = [r.key for step in rest for one in step.trouble for r in one.regions]
+        answered = sum(step.answered for step in rest)
+        ahead = Ahead(regions=len(keys), distinct=len(set(keys)), answered=answered)
     if dry_run:
-        return Rebased(state=_open(state, stopped), finished=stopped is None, dry_run=True)
+        return Rebased(
+            state=_open(state, stopped), finished=stopped is None, dry_run=True, ahead=ahead
+        )
     if stopped is None:
         parked, left = finish(project, line, odb, state, emit)
         trees.discard(project, state)
@@ -152,7 +176,7 @@ def _go_on(
     places = trees.present(odb, place, state.tip, stopped.trouble, marked)
     state = msgspec.structs.replace(state, stopped=places)
     trees.save(project, state)
-    return Rebased(state=state, finished=False, remembered=remembered)
+    return Rebased(state=state, finished=False, remembered=remembered, ahead=ahead)
 
 
 def _open(state: Rebase, stopped: CarriedStep | None) -> Rebase:
@@ -213,8 +237,10 @@ def resume(
             else:
                 if left := trees.unanswered(workspace, state.stopped):
                     raise StateError(
-                        f"patch `{state.current}`: conflict markers remain", context=left,
-                        hint=f"edit them in {project.shown(workspace.tree)}, then stack rebase --continue",
+                        f"patch `{state.current}`: conflict markers remain",
+                        context=left,
+                        hint=f"edit them in {project.shown(workspace.tree)}, "
+                        "then stack rebase --continue",
                     )
                 tree = trees.written_tree(workspace)
                 outcome = Outcome.MODIFIED

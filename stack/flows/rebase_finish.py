@@ -21,7 +21,7 @@ from stack.store.project import SERIES, Line, Project
 def finish(
     project: Project, line: Line, odb: ObjectStore, state: Rebase, emit: Emit
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the new line in one step; the parked patches that came along, and those that did not."""
+    """Write the new line in one step; which parked patches came along, and which did not."""
     upstream = line.series.upstream
     joined = project.line(upstream, state.pin.label) if state.into else None
     carried = [done for done in state.done if not done.dropped]

@@ -13,8 +13,9 @@ from functools import lru_cache
 from stack.model.linediff import changes, split
 
 Exports = Callable[[str], "set[str] | None"]
-"""The names of a module of the tree by its dotted name; None for a module that is not in the tree."""
+"""The names of a module by its dotted name; None for a module that is not in the tree."""
 
+Run = tuple[bytes, ...]
 _OPENS = re.compile(rb"\s*(?:async\s+def|def|class)\s+(\w+)")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -32,14 +33,14 @@ def suspects(
         if parse(target) is not None or not target:
             return [f"does not parse: {_syntax(result)}"]
         return []
-    lines = split(result)
-    new = b"".join(b"".join(lines[c:d]) for _, _, c, d in changes(split(target), lines))
+    added = _added(target, result)
+    new = b"".join(line for run in added for line in run)
     found: list[str] = []
     if b"def " in new or b"class " in new:
         found += _shadowed(target, tree)
     if b"import" in new:
         found += _missing_imports(target, result, exports)
-    return found + _elsewhere(before, after, target, result, tree)
+    return found + _elsewhere(before, after, added, result, tree)
 
 
 def missing_imports(before: bytes, after: bytes, exports: Exports) -> list[str]:
@@ -71,9 +72,11 @@ def _scopes(tree: ast.Module) -> Iterator[tuple[str, list[ast.stmt]]]:
     while waiting:
         name, node = waiting.pop()
         yield name, node.body
-        for child in node.body:
-            if isinstance(child, ast.ClassDef):
-                waiting.append((f"{name}.{child.name}".lstrip("."), child))
+        waiting += [
+            (f"{name}.{child.name}".lstrip("."), child)
+            for child in node.body
+            if isinstance(child, ast.ClassDef)
+        ]
 
 
 def _definitions(tree: ast.Module) -> dict[tuple[str, str], list[ast.stmt]]:
@@ -111,7 +114,8 @@ def _shadowed(target: bytes, tree: ast.Module) -> list[str]:
         if len(nodes) > max(1, counts.get((scope, name), 0)):
             where = f"{scope}.{name}".lstrip(".")
             found.append(
-                f"`{where}` at line {nodes[0].lineno} is shadowed by another at line {nodes[-1].lineno}"
+                f"`{where}` at line {nodes[0].lineno} is shadowed by another at line "
+                f"{nodes[-1].lineno}"
             )
     return found
 
@@ -188,21 +192,23 @@ def names_of(data: bytes) -> set[str] | None:
 
 
 def _elsewhere(
-    before: bytes, after: bytes, target: bytes, result: bytes, here: ast.Module
+    before: bytes, after: bytes, added: dict[Run, list[int]], result: bytes, here: ast.Module
 ) -> list[str]:
     """Added lines that stand in another function or class than in the patch's own file."""
     mine = _added(before, after)
     own: ast.Module | None = None
     found = []
-    for text, at in _added(target, result).items():
-        if text not in mine or not any(line.strip() for line in text):
-            continue
-        if _around(split(after), mine[text]) == _around(split(result), at):
+    own_lines, lines = split(after), split(result)
+    for text, places in added.items():
+        if len(places) > 1 or len(mine.get(text, ())) != 1 or not b"".join(text).strip():
+            continue  # of two equal runs nobody can tell which is which
+        at, there = places[0], mine[text][0]
+        if _around(own_lines, there) == _around(lines, at):
             continue  # by the look of the text; only where it differs is the file parsed
         own = own or parse(after)
         if own is None:
             return []
-        was, now = _scope_at(own, mine[text]), _scope_at(here, at)
+        was, now = _scope_at(own, there), _scope_at(here, at)
         if was != now:
             found.append(
                 f"line {at}: stands in {now or 'the module'}, but in {was or 'the module'} "
@@ -229,20 +235,15 @@ def _depth(line: bytes) -> int:
     return len(line) - len(line.lstrip(b" \t"))
 
 
-def _added(old: bytes, new: bytes) -> dict[tuple[bytes, ...], int]:
-    """The runs of added lines with the line (from 1) at which each begins; repeated runs left out."""
+def _added(old: bytes, new: bytes) -> dict[Run, list[int]]:
+    """The runs of added lines, with the lines (from 1) at which each of them begins."""
     after = split(new)
-    found: dict[tuple[bytes, ...], int] = {}
-    twice: set[tuple[bytes, ...]] = set()
+    found: dict[Run, list[int]] = {}
     for _, _, c, d in changes(split(old), after):
-        first = next((n for n in range(c, d) if after[n].strip()), c)
-        text = tuple(after[c:d])
-        if not text:
-            continue
-        if text in found:
-            twice.add(text)
-        found[text] = first + 1
-    return {text: at for text, at in found.items() if text not in twice}
+        if c < d:
+            first = next((n for n in range(c, d) if after[n].strip()), c)
+            found.setdefault(tuple(after[c:d]), []).append(first + 1)
+    return found
 
 
 def _scope_at(tree: ast.Module, line: int) -> str:

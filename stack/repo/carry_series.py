@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from stack.model.linediff import Change
-from stack.model.merge3 import Answer
+from stack.model.merge3 import Answer, Region
 from stack.model.outcome import Outcome
 from stack.repo.carry import WHOLE, Merger, Trouble, carry
 from stack.repo.odb import ObjectStore
@@ -22,8 +22,9 @@ OnConflict = Literal["stop", "assume"]
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     """Places of one path that the target had before the patch came.
 
-    `hunk_of` is the hunk (from 1) of each place, None where the whole file is there. `hunks` are the numbers, from 1, of the patch's `total` hunks of this path that are wholly
-    there; `partly` those of which only some lines are.
+    `hunk_of` is the hunk (from 1) of each place, None where the whole file is there. `hunks` are
+    those of the patch's `total` hunks of this path that are wholly there; `partly` those of which
+    only some lines are.
     """
 
     path: str
@@ -139,7 +140,7 @@ def _assumed(
 ) -> str:
     """The tree as if every conflict had been answered with the patch's own lines."""
 
-    def mine(region):  # type: ignore[no-untyped-def]
+    def mine(region: Region) -> bytes:
         reply = answer(region)
         return region.patch if reply is None else reply
 

@@ -12,7 +12,7 @@ from stack.repo.replay import show
 def suspects(
     merger: Merger, before: str, after: str, target: str, done: Carried
 ) -> tuple[str, ...]:
-    """What is suspicious of a patch (tree `before` to `after`) carried from `target` to its new tree.
+    """What is suspicious of a patch (tree `before` to `after`) carried onto the tree `target`.
 
     Where the very files of the patch were taken, only names that they import anew can be missing.
     """
@@ -33,7 +33,10 @@ def suspects(
         if {right.mode, here.mode} & {FOLDER, SYMLINK}:
             continue
         there = odb.find(target, home)
-        ids = [entry.oid if entry is not None and entry.mode != FOLDER else "" for entry in (left, right, there, here)]
+        ids = [
+            entry.oid if entry is not None and entry.mode != FOLDER else ""
+            for entry in (left, right, there, here)
+        ]
         if ids[:2] == ids[2:]:
             if not _imports_anew(merger, *ids[:2]):
                 continue
@@ -80,7 +83,7 @@ def _imports_anew(merger: Merger, old: str, new: str) -> bool:
 
 
 def _exports(odb: ObjectStore, tree: str, module: str) -> set[str] | None:
-    """Names that `from MODULE import` can have: definitions and submodules; None if not in the tree."""
+    """Names that `from MODULE import` can have; None for a module that is not in the tree."""
     path = module.replace(".", "/").encode()
     entry = odb.find(tree, path + b".py")
     if entry is not None:

@@ -139,14 +139,17 @@ class Tracer:
         return found
 
     def _states(self, path: bytes, step: CarriedStep) -> tuple[State, list[State]]:
-        """What stood at a path at the beginning, and its states (followed where it was moved to)."""
+        """What stood at a path at the beginning, and its states, followed where it moved to."""
         states = self._all(path, step)
         if self._base is not None:
             entry = self.odb.find(self._base, path)
             return State(order=-1, commit=self.history.base or "", entry=entry), states
         at = self._anchor(path)
         if at is None:
-            at = max((state.order for one in self.history.paths if (state := self._pinned(one))), default=-1)
+            at = max(
+                (state.order for one in self.history.paths if (state := self._pinned(one))),
+                default=-1,
+            )
         before = [state for state in states if state.order <= at]
         start = before[-1] if before else State(order=-1, commit="", entry=None)
         return start, states[len(before) :]

@@ -69,7 +69,7 @@ def ended(stack: Stack) -> None:
 def test_killed_at_any_point_nothing_is_lost_and_the_next_run_ends_it(
     tmp_path: Path, seed: int
 ) -> None:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     case = Moving(
         tmp_path / "m",
         {"f": BASE},

@@ -20,7 +20,9 @@ def moved(tmp_path: Path, base: Files, patches: Commits, upstream: Commits) -> M
 def test_the_third_of_six_equal_blocks_stays_the_third(tmp_path: Path) -> None:
     changed = BLOCK * 2 + BLOCK.replace(b"b = 2", b"b = 22") + BLOCK * 3
     case = moved(
-        tmp_path, {"f": BLOCK * 6}, [("change", {"f": changed})],
+        tmp_path,
+        {"f": BLOCK * 6},
+        [("change", {"f": changed})],
         [("on top", {"f": b"x\ny\nz\n" + BLOCK * 6})],
     )
     step, files = case.one()
@@ -37,7 +39,9 @@ def test_a_change_follows_its_class_among_ten_alike(tmp_path: Path) -> None:
 
     more = b"class A(Base):\n    limit = 1\n\nclass B(Base):\n    limit = 1\n\n"
     case = moved(
-        tmp_path, {"f.py": classes(10)}, [("sixth", {"f.py": classes(10, 5)})],
+        tmp_path,
+        {"f.py": classes(10)},
+        [("sixth", {"f.py": classes(10, 5)})],
         [("two above", {"f.py": more + classes(10)})],
     )
     step, files = case.one()
@@ -49,7 +53,9 @@ def test_a_change_follows_its_class_among_ten_alike(tmp_path: Path) -> None:
 def test_what_upstream_has_wholly_is_upstreamed_and_never_reversed(tmp_path: Path) -> None:
     new = numbered(20).replace(b"line 5\n", b"line five\n")
     case = moved(
-        tmp_path, {"f": numbered(20)}, [("five", {"f": new})],
+        tmp_path,
+        {"f": numbered(20)},
+        [("five", {"f": new})],
         [("five, and more", {"f": new, "g": b"g\n"})],
     )
     step, files = case.one()
@@ -61,7 +67,9 @@ def test_what_upstream_has_in_half_names_the_hunk(tmp_path: Path) -> None:
     half = numbered(40).replace(b"line 5\n", b"line five\n")
     whole = half.replace(b"line 30\n", b"line thirty\n")
     case = moved(
-        tmp_path, {"f": numbered(40)}, [("both", {"f": whole})],
+        tmp_path,
+        {"f": numbered(40)},
+        [("both", {"f": whole})],
         [("first half", {"f": b"top\n" + half})],
     )
     step, files = case.one()
@@ -71,11 +79,16 @@ def test_what_upstream_has_in_half_names_the_hunk(tmp_path: Path) -> None:
 
 
 def test_a_method_that_upstream_adds_too_is_dead_code_and_said(tmp_path: Path) -> None:
-    head, tail = b"class K:\n    def a(self):\n        return 1\n\n", b"    def z(self):\n        return 26\n"
+    head, tail = (
+        b"class K:\n    def a(self):\n        return 1\n\n",
+        b"    def z(self):\n        return 26\n",
+    )
     mine = b"    def fast(self):\n        return 9\n\n"
     theirs = b"\n    def fast(self):\n        return 0\n"
     case = moved(
-        tmp_path, {"k.py": head + tail}, [("fast", {"k.py": head + mine + tail})],
+        tmp_path,
+        {"k.py": head + tail},
+        [("fast", {"k.py": head + mine + tail})],
         [("fast too", {"k.py": head + tail + theirs})],
     )
     step, files = case.one()
@@ -85,9 +98,16 @@ def test_a_method_that_upstream_adds_too_is_dead_code_and_said(tmp_path: Path) -
     assert "`K.fast` at line 5 is shadowed" in step.suspects[0]
 
 
-def test_a_condition_that_upstream_rewrote_is_a_conflict_not_a_line_above_an_if(tmp_path: Path) -> None:
-    before = b"def f(x):\n    y = 0\n    if (\n        not a(x)\n        and not b(x)\n    ):\n        y = 1\n    return y\n"
-    mine = before.replace(b"        and not b(x)\n", b"        and not b(x)\n        and not mine(x)\n")
+def test_a_condition_that_upstream_rewrote_is_a_conflict_not_a_line_above_an_if(
+    tmp_path: Path,
+) -> None:
+    before = (
+        b"def f(x):\n    y = 0\n    if (\n        not a(x)\n        and not b(x)\n    ):\n"
+        b"        y = 1\n    return y\n"
+    )
+    mine = before.replace(
+        b"        and not b(x)\n", b"        and not b(x)\n        and not mine(x)\n"
+    )
     theirs = before.replace(b"        not a(x)\n        and not b(x)\n", b"        c(x)\n")
     case = moved(tmp_path, {"f.py": before}, [("mine", {"f.py": mine})], [("c", {"f.py": theirs})])
     step, _ = case.one()
@@ -103,7 +123,9 @@ def test_a_renamed_file_is_followed(tmp_path: Path) -> None:
     old = numbered(40)
     new = old.replace(b"line 9\n", b"line nine\n")
     case = moved(
-        tmp_path, {"pkg/old.py": old}, [("nine", {"pkg/old.py": new})],
+        tmp_path,
+        {"pkg/old.py": old},
+        [("nine", {"pkg/old.py": new})],
         [("move", {"pkg/old.py": None, "lib/new.py": old.replace(b"line 30\n", b"thirty\n")})],
     )
     step, files = case.one()
@@ -113,16 +135,28 @@ def test_a_renamed_file_is_followed(tmp_path: Path) -> None:
     assert "pkg/old.py" not in files
 
 
-def test_a_renamed_file_without_the_class_is_a_conflict_that_says_where_it_went(tmp_path: Path) -> None:
+def test_a_renamed_file_without_the_class_is_a_conflict_that_says_where_it_went(
+    tmp_path: Path,
+) -> None:
     rest = b"".join(b"def helper_%d(value):\n    return value + %d\n\n" % (n, n) for n in range(20))
     norm = (
         b"class TensorParallelNorm:\n    def forward(self, hidden_states):\n"
-        b"        variance = hidden_states.pow(2).mean()\n        return hidden_states * variance\n\n"
+        b"        variance = hidden_states.pow(2).mean()\n"
+        b"        return hidden_states * variance\n\n"
     )
-    mine = norm.replace(b"variance = hidden_states.pow(2)", b"variance = hidden_states.contiguous().pow(2)")
+    mine = norm.replace(
+        b"variance = hidden_states.pow(2)", b"variance = hidden_states.contiguous().pow(2)"
+    )
     case = moved(
-        tmp_path, {"layers/attn.py": rest + norm}, [("contiguous", {"layers/attn.py": rest + mine})],
-        [("split", {"layers/attn.py": None, "layers/linear/attn.py": rest, "layers/norms/tp.py": norm})],
+        tmp_path,
+        {"layers/attn.py": rest + norm},
+        [("contiguous", {"layers/attn.py": rest + mine})],
+        [
+            (
+                "split",
+                {"layers/attn.py": None, "layers/linear/attn.py": rest, "layers/norms/tp.py": norm},
+            )
+        ],
     )
     step, _ = case.one()
     assert step.outcome is Outcome.CONFLICT
@@ -133,7 +167,9 @@ def test_a_renamed_file_without_the_class_is_a_conflict_that_says_where_it_went(
 
 def test_a_file_that_is_gone_for_good_is_a_conflict(tmp_path: Path) -> None:
     case = moved(
-        tmp_path, {"f": numbered(9), "g": b"g\n"}, [("x", {"f": b"x\n" + numbered(9)})],
+        tmp_path,
+        {"f": numbered(9), "g": b"g\n"},
+        [("x", {"f": b"x\n" + numbered(9)})],
         [("gone", {"f": None})],
     )
     step, _ = case.one()
@@ -144,7 +180,8 @@ def test_a_file_that_is_gone_for_good_is_a_conflict(tmp_path: Path) -> None:
 def test_a_new_file_that_imports_what_moved_is_suspect(tmp_path: Path) -> None:
     mine = b"from pkg.ops import gemm\n\n\ndef fast():\n    return gemm()\n"
     case = moved(
-        tmp_path, {"pkg/__init__.py": b"", "pkg/ops.py": b"def gemm(): ...\n"},
+        tmp_path,
+        {"pkg/__init__.py": b"", "pkg/ops.py": b"def gemm(): ...\n"},
         [("fast", {"pkg/fast.py": mine})],
         [("rename", {"pkg/ops.py": b"def matmul(): ...\n"})],
     )
@@ -158,7 +195,11 @@ def test_a_new_file_that_imports_what_moved_is_suspect(tmp_path: Path) -> None:
     ("mine", "theirs", "why"),
     [
         ({"n": b"mine\n"}, {"n": b"theirs\n"}, "both sides made this file"),
-        ({"f": None}, {"f": b"x\n" + numbered(9)}, "the patch deletes it, and it was changed there"),
+        (
+            {"f": None},
+            {"f": b"x\n" + numbered(9)},
+            "the patch deletes it, and it was changed there",
+        ),
         ({"b": b"\0\1mine"}, {"b": b"\0\1theirs"}, "binary on both sides: no lines to merge"),
     ],
 )
@@ -173,7 +214,9 @@ def test_what_cannot_be_merged_says_why(
 
 def test_modes_travel_with_contents(tmp_path: Path) -> None:
     case = moved(
-        tmp_path, {"tool": numbered(9)}, [("x", {"tool": numbered(9) + b"more\n"})],
+        tmp_path,
+        {"tool": numbered(9)},
+        [("x", {"tool": numbered(9) + b"more\n"})],
         [("y", {"tool": b"first\n" + numbered(9)})],
     )
     case.repo.git("checkout", "-q", "main")
@@ -192,7 +235,9 @@ def test_behind_a_conflict_the_patches_own_lines_are_assumed(tmp_path: Path) -> 
     one = numbered(30).replace(b"line 5\n", b"mine\n")
     two = one.replace(b"line 20\n", b"twenty\n")
     case = moved(
-        tmp_path, {"f": numbered(30)}, [("one", {"f": one}), ("two", {"f": two})],
+        tmp_path,
+        {"f": numbered(30)},
+        [("one", {"f": one}), ("two", {"f": two})],
         [("theirs", {"f": numbered(30).replace(b"line 5\n", b"theirs\n")})],
     )
     steps, files = case.carry()
