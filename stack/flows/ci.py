@@ -19,6 +19,7 @@ from stack.flows.export import export
 from stack.flows.pins import newest_release
 from stack.flows.prefixes import Replayed, replayed
 from stack.flows.share import patch_texts
+from stack.flows.upstream_news import is_older
 from stack.model.line import Member
 from stack.model.outcome import Outcome
 from stack.store import atomic
@@ -201,6 +202,9 @@ def _forecast(
     if names(line.series, release):
         text = f"the line stands on {release}, the newest release"
         return Step(name="forecast", subject=line.id, result="ok", text=text)
+    if is_older(release, line):  # a local repository that was not fetched for long
+        text = f"the newest release at hand, {release}, is older than the line's"
+        return Step(name="forecast", subject=line.id, result="skipped", text=text)
     found = forecasts.forecast(project, line, members, [release], emit)
     (column,) = found.columns
     if column.error is not None:

@@ -135,6 +135,14 @@ def _releases(git: Git, line: Line) -> tuple[str, ...]:
     return tuple(sorted(newer, key=_numbers))
 
 
+def is_older(release: str, line: Line) -> bool:
+    """Whether a release came before the one that a line is pinned at, as far as names say."""
+    pin = line.series.pin
+    said = pin.sdist.version if pin.sdist else pin.label
+    both = _RELEASE.fullmatch(said) and _RELEASE.fullmatch(release)
+    return both is not None and _numbers(release) < _numbers(said)
+
+
 def _numbers(tag: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", tag))
 

@@ -105,6 +105,14 @@ def test_the_newest_release_tells_and_fails_only_when_asked_to(demo: Demo) -> No
     assert "forecast" not in results(demo, "--no-forecast")
 
 
+def test_a_repository_that_was_not_fetched_for_long_tells_no_future(demo: Demo) -> None:
+    demo.stack.ok("line", "add", "demo@v1.0", "--label", "2.0")
+    (mail,) = demo.line.glob("edit-0.patch")
+    demo.stack.ok("import", "--line", "demo/2.0", mail)
+    output = demo.stack.ok("ci", "--line", "demo/2.0")
+    assert "the newest release at hand, v1.0, is older than the line's" in output.out
+
+
 def test_without_a_source_for_releases_the_forecast_is_skipped(demo: Demo) -> None:
     demo.upstream.git("tag", "--delete", "v1.0")
     demo.stack.ok("apply")
