@@ -49,7 +49,7 @@ def test_the_stack_is_proved_patch_by_patch(toy: Toy) -> None:
     assert {row["outcome"] for row in rows.values()} == {"clean"}
     heap, routed, timed = rows.values()
     assert heap["cause"] == "free(): invalid size"
-    assert routed["cause"] == "AssertionError"
+    assert routed["cause"] == 'AssertionError: assert scoring == "softmax"'
     base = [trial for trial in heap["trials"] if trial["side"] == "before"]
     assert {trial["outcome"] for trial in base} == {"blocked:native_crash"}
     assert {trial["prefix"] for trial in base} == {"base"}
