@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_equal_blocks_are_told_apart_in_the_original_only(context: int, tmp_path
     drifted = b"x\ny\nz\n" + old
     refused = ours(drifted, diff, old=old)
     assert isinstance(refused, Misfit)
-    assert "in 6 places" in refused.why
+    assert re.search(r"in [56] places .*ambiguous", refused.why)
     if context == 3:
         assert git_apply(drifted, diff, tmp_path) not in (None, b"x\ny\nz\n" + new)  # it is wrong
     same_place = ours(old + b"more\n", diff, old=old)
