@@ -350,13 +350,13 @@ def engine(fixture: Fixture, n: int, folder: Path, write: bool) -> tuple[float, 
 
 
 def measure(
-    fixture: Fixture, n: int, runs: int, scratch: Path
+    fixture: Fixture, n: int, runs: int, scratch: Path, without: list[str]
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Wall and processor seconds of every case, taking turns; the trees of all must be equal."""
     times: dict[str, list[float]] = {}
     busy: dict[str, list[float]] = {}
     trees: dict[str, str] = {}
-    listed = cases(fixture)
+    listed = [case for case in cases(fixture) if case.name.split()[0] not in without]
     for turn in range(runs):
         print(f"{scratch.parent}: {n} patches, turn {turn + 1} of {runs}", file=sys.stderr)
         for case in listed if turn % 2 == 0 else listed[::-1]:
@@ -397,6 +397,7 @@ def main() -> None:
     parser.add_argument("--patches", type=int, nargs="+", default=[100, 300])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--where", type=Path, nargs="+", default=PLACES)
+    parser.add_argument("--leave-out", nargs="+", default=[], help="tools, such as: stg quilt")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", type=Path, help="write the samples to this file")
     chosen = parser.parse_args()
@@ -405,7 +406,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="bench-replay-", dir=where) as name:
             fixture = Fixture(Path(name) / "fixture", chosen.patches, chosen.seed)
             for n in chosen.patches:
-                times, busy = measure(fixture, n, chosen.runs, Path(name))
+                times, busy = measure(
+                    fixture, n, chosen.runs, Path(name), chosen.leave_out
+                )
                 wall, cpu = (
                     {case: statistics.median(seconds) for case, seconds in one.items()}
                     for one in (times, busy)

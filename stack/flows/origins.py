@@ -43,16 +43,21 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def origins(
-    merger: Merger, steps: Sequence[CarriedStep], old: str, new: str, answer: Answer
+    merger: Merger, steps: Sequence[CarriedStep], old: str, new: str, answer: Answer, *,
+    wanted: Sequence[CarriedStep] | None = None,
 ) -> dict[str, tuple[Origin, ...]]:
-    """The upstream commits behind the outcomes of patches carried from pin `old` to `new`."""
-    paths = {path for step in steps for path in merger.odb.changed(step.before, step.after)}
-    paths |= {new.encode() for step in steps for new in step.moved.values()}
+    """The upstream commits behind the outcomes of patches carried from pin `old` to `new`.
+
+    `steps` are those of the whole series; only the `wanted` ones are asked about, if given.
+    """
+    wanted = steps if wanted is None else wanted
+    paths = {path for step in wanted for path in merger.odb.changed(step.before, step.after)}
+    paths |= {new.encode() for step in wanted for new in step.moved.values()}
     history = History(merger.odb.git, old, new, sorted(paths))
     if not history.known:
         return {}
     tracer = Tracer(merger, history, steps, answer)
-    return {step.name: tuple(_behind(tracer, step)) for step in steps}
+    return {step.name: tuple(_behind(tracer, step)) for step in wanted}
 
 
 def _behind(tracer: Tracer, step: CarriedStep) -> list[Origin]:

@@ -14,25 +14,18 @@ from stack.flows.forecast import at_pin
 from stack.flows.pins import resolve_pin
 from stack.flows.prefixes import items
 from stack.flows.rebase_finish import finish
+from stack.flows.rebase_steps import Ahead, behind, blamed, look_ahead, opened, settled
 from stack.flows.transaction import writing
 from stack.model.line import Member
 from stack.model.mail import parse_mail
 from stack.model.outcome import Outcome
 from stack.model.parse_diff import parse_diff
-from stack.model.rebase import Done, Place, Rebase
-from stack.repo.carry_series import CarriedStep, carry_series
+from stack.model.rebase import Done, Rebase
+from stack.repo.carry_series import carry_series
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import Item, apply_patch, make_commit, replay
 from stack.store.project import Line, Project
 from stack.store.resolutions import Memory
-
-
-class Ahead(msgspec.Struct, frozen=True, kw_only=True):
-    """Open regions of the stopped patch and all behind it, and how many the memory answers."""
-
-    regions: int = 0
-    distinct: int = 0
-    answered: int = 0
 
 
 class Rebased(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,25 +138,22 @@ def _go_on(
     steps = carry_series(
         odb, parsed, old_base, state.base, answer=memory.answer, start=(state.at, state.tip)
     )
+    found = behind(odb, parsed, old_base, state, steps, memory)
     for step in steps:
         if step.outcome in (Outcome.CONFLICT, Outcome.NOT_TRIED):
             break
+        done = settled(step, state, found.get(step.name, ()))
         state = msgspec.structs.replace(
-            state, done=(*state.done, _done(step, state)), at=state.at + 1, stopped=()
+            state, done=(*state.done, done), at=state.at + 1, stopped=()
         )
     stopped = next((step for step in steps if step.outcome is Outcome.CONFLICT), None)
     ahead = Ahead()
     if stopped is not None:
-        rest = carry_series(
-            odb, parsed, old_base, state.base, answer=memory.answer, on_conflict="assume",
-            start=(state.at, state.tip),
-        )
-        keys = [r.key for step in rest for one in step.trouble for r in one.regions]
-        answered = sum(step.answered for step in rest)
-        ahead = Ahead(regions=len(keys), distinct=len(set(keys)), answered=answered)
+        stopped = blamed(stopped, found.get(stopped.name, ()))
+        ahead = look_ahead(odb, parsed, old_base, state, memory)
     if dry_run:
         return Rebased(
-            state=_open(state, stopped), finished=stopped is None, dry_run=True, ahead=ahead
+            state=opened(state, stopped), finished=stopped is None, dry_run=True, ahead=ahead
         )
     if stopped is None:
         parked, left = finish(project, line, odb, state, emit)
@@ -177,27 +167,6 @@ def _go_on(
     state = msgspec.structs.replace(state, stopped=places)
     trees.save(project, state)
     return Rebased(state=state, finished=False, remembered=remembered, ahead=ahead)
-
-
-def _open(state: Rebase, stopped: CarriedStep | None) -> Rebase:
-    places = tuple(
-        Place(path=one.path, why=one.why, regions=one.regions)
-        for one in (stopped.trouble if stopped else ())
-    )
-    return msgspec.structs.replace(state, stopped=places)
-
-
-def _done(step: CarriedStep, state: Rebase) -> Done:
-    notes = [str(one) for one in step.shrunk]
-    notes += [f"{old} is {new} there" for old, new in step.moved.items()]
-    notes += [f"suspect: {text}" for text in step.suspects]
-    if step.answered:
-        notes.append(f"{step.answered} regions answered from memory")
-    dropped = step.outcome in (Outcome.UPSTREAMED, Outcome.EMPTY)
-    return Done(
-        name=step.name, outcome=step.outcome, commit=step.commit or state.tip,
-        tree=step.tree or step.parent_tree, notes=tuple(notes), dropped=dropped,
-    )
 
 
 def resume(
