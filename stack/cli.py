@@ -178,7 +178,7 @@ def _run(argv: Sequence[str]) -> int:
         where = f"{wrong.filename}: " if wrong.filename else ""
         failure = SystemFailure(f"{where}{wrong.strerror or wrong}", hint=_system_hint(wrong))
         return _fail(failure, flags, argv, command)
-    except Exception as wrong:
+    except Exception as wrong:  # noqa: BLE001 - the boundary
         return _bug(wrong, flags, argv, command)
 
 
@@ -232,7 +232,7 @@ def _bug(wrong: Exception, flags: Flags, argv: Sequence[str], command: tuple[str
     """Keep the traceback where it can be sent from, and say so in one line."""
     root_folder = paths.find_root(Path(flags.folder))
     logs = (root_folder / ".stack" if root_folder else paths.cache_home()) / "logs"
-    stamp = datetime.datetime.now().strftime("%Y%m%dT%H%M%S")
+    stamp = datetime.datetime.now().strftime("%Y%m%dT%H%M%S")  # noqa: DTZ005 - a file name
     text = (
         f"stack {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
         f"command: stack {' '.join(argv)}\n\n{''.join(traceback.format_exception(wrong))}"

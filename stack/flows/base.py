@@ -181,7 +181,7 @@ _SERVE: dict[SourceKind, Callable[[Project, Series, Upstream, Git, Emit, bool], 
 
 
 def local_path(project: Project, upstream: Upstream) -> Path | None:
-    """The local repository of an upstream; None where it is not configured or its variable unset."""
+    """The local repository of an upstream; None where none is configured, or its variable unset."""
     if not upstream.path:
         return None
     text = upstream.path

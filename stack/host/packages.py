@@ -98,7 +98,9 @@ def edited(
             wrong.append(f"{dist_info}/{RECORD}")
         else:
             expected |= _listed(data, packages)
-    found = {name: changed for package in packages for name, changed in _walk(site_packages, package)}
+    found = {
+        name: changed for package in packages for name, changed in _walk(site_packages, package)
+    }
     names = [n for n in expected if since is None or found.get(n, since + 1) > since]
     with ThreadPoolExecutor(max_workers=2) as pool:  # hashing runs outside of the interpreter lock
         checked = pool.map(lambda name: _compare(site_packages, name, expected[name]), names)

@@ -16,7 +16,9 @@ SCHEMA = 1
 SourceKind = Literal["path", "git", "sdist"]
 
 
-class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class Upstream(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
     """Where a source repository is to be had, and which of its folders are import packages.
 
     `path` may begin with `$NAME`, an environment variable; unset means not configured.
@@ -33,7 +35,9 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     env_prefix: str | None = None
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class Profile(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
     """What `build` and `verify` mean on one kind of machine.
 
     `packages` are requirements for the base environment, `indexes` further package indexes,
@@ -90,14 +94,18 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gate: Gate | None = None
 
 
-class Defaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class Defaults(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
     """What a bare verb means."""
 
     upstream: Name | None = None
     profile: Name | None = None
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class Settings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
     """The whole of `stack.toml`."""
 
     schema: int

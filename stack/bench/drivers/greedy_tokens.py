@@ -55,7 +55,8 @@ def tell_of_crashes() -> None:
     """Have Python print where a native crash happened, and end at once.
 
     tvm_ffi, which vLLM loads, has a handler of its own that allocates memory: behind a corrupted
-    heap it can wait for ever. Loaded first, it is replaced here; Python's own would hand over to it.
+    heap it can wait for ever. Loaded first, it is replaced here; else Python's own would hand over
+    to it.
     """
     with contextlib.suppress(ImportError):
         importlib.import_module("tvm_ffi")
