@@ -40,7 +40,7 @@ def members_of(line: Line, patch: str | None) -> Sequence[Member]:
 
 
 def use(
-    project: Project, text: str, emit: Emit, *, profile: str | None = None
+    project: Project, text: str, emit: Emit, *, profile: str | None = None, dry_run: bool = False
 ) -> tuple[Serving, bool]:
     """Make a profile run a prefix from now on; what it runs, and whether that is new.
 
@@ -48,7 +48,10 @@ def use(
     were started with. Raises `Conflict`, `BuildFailed`, and `StateError` without a built base.
     """
     name, _ = project.profile(profile)
-    made = choose(project, name, text, emit)
+    made = choose(project, name, text, emit, dry_run=dry_run)
+    if dry_run:
+        now = current(project, name)
+        return made, now is None or not _same(now, made)
     with _switching(project, name):
         now = current(project, name)
         if now is not None and _same(now, made):
@@ -63,7 +66,9 @@ def use(
     return made, True
 
 
-def rollback(project: Project, profile: str | None = None) -> tuple[Serving, Serving]:
+def rollback(
+    project: Project, profile: str | None = None, *, dry_run: bool = False
+) -> tuple[Serving, Serving]:
     """Make a profile run again what it ran before; what it left, and what it runs now."""
     name, _ = project.profile(profile)
     with _switching(project, name):
@@ -79,11 +84,14 @@ def rollback(project: Project, profile: str | None = None) -> tuple[Serving, Ser
             raise StateError(f"profile {name}: the record of number {now.previous} is gone",
                              hint="stack use LINE[:PATCH]")
         refuse_gone(project, before)
-        atomic.replace_link(_folder(project, name) / CURRENT, f"{before.number}.json")
+        if not dry_run:
+            atomic.replace_link(_folder(project, name) / CURRENT, f"{before.number}.json")
     return now, before
 
 
-def choose(project: Project, name: str, text: str | None, emit: Emit) -> Serving:
+def choose(
+    project: Project, name: str, text: str | None, emit: Emit, *, dry_run: bool = False
+) -> Serving:
     """The layers of a profile with one of its lines at a prefix, made if need be.
 
     Without `text` every line is whole. A line of the profile's upstreams may be named that is not
@@ -115,11 +123,11 @@ def choose(project: Project, name: str, text: str | None, emit: Emit) -> Serving
         members = members_of(mine, patch if mine is chosen else None)
         with replayed(project, mine, members, emit) as replay:
             job = jobs.job_of(listed, one)
-            found.append(_layer(project, base, mine, replay, job, emit, name))
+            found.append(_layer(project, base, mine, replay, job, emit, name, dry_run=dry_run))
         for member in members:
             env |= {} if member.kind == "diagnostic" else dict(member.env)
     for job in listed:
-        if job.line is None:
+        if job.line is None and not dry_run:
             _, layer, _ = recipes.own_layer(project, base, job, emit)
             found.append(_served(project, f"recipe/{job.name}", None, layer))
     return Serving(
@@ -132,9 +140,13 @@ def choose(project: Project, name: str, text: str | None, emit: Emit) -> Serving
 
 def _layer(
     project: Project, base: Base, line: Line, replay: Replayed, job: jobs.Job | None, emit: Emit,
-    profile: str,
+    profile: str, *, dry_run: bool,
 ) -> ServedLayer:
     prefix: Prefix = replay.prefixes[-1]
+    if dry_run:
+        place = layers.place(project, base, prefix.tree)
+        planned = layers.Layer(tree=prefix.tree, path=place, files={})
+        return _served(project, line.id, prefix.name, planned)
     if job is not None:
         tools = jobs.tools_of(project, base, job)
         source = of_tree(replay.odb, prefix.tree, job.recipe.reads, job.where)

@@ -87,16 +87,6 @@ class Tiny:
         return done.stdout.strip()
 
 
-@pytest.fixture
-def tiny(
-    stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Tiny:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
-    monkeypatch.setenv("STACK_INSTALLER", "pip")
-    return Tiny(stack, upstream, tmp_path)
-
-
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     """Inode and mtime of everything below a folder."""
     found = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_build import CORE, FILES, Tiny, tiny
+from tests.flows.test_build import CORE, FILES, Tiny
 from tests.flows.test_install_into import make_venv, says, site
 
 ASK = "import flake.core as c, flake.sub.x as x; print(c.LINE_20, x.X)"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_build import CORE, FILES, Tiny, snapshot, tiny  # noqa: F401 - a fixture
+from tests.flows.test_build import CORE, FILES, Tiny, snapshot
 from tests.host.tiny_wheels import unpack
 
 LINE_7 = "import flake.core as c; print(c.LINE_7)"
@@ -29,7 +29,7 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def venv(tiny: Tiny, tmp_path: Path) -> Path:  # noqa: F811
+def venv(tiny: Tiny, tmp_path: Path) -> Path:
     """An environment with the package, installed without our help."""
     return make_venv(tmp_path / "mine", FILES)
 
@@ -58,7 +58,7 @@ def says(venv: Path, code: str = LINE_7) -> str:
 
 
 def test_installed_loaded_also_by_workers_and_removed_without_a_trace(
-    tiny: Tiny, venv: Path, tmp_path: Path  # noqa: F811
+    tiny: Tiny, venv: Path, tmp_path: Path
 ) -> None:
     before = snapshot(venv)
     assert says(venv) == "7"
@@ -86,7 +86,7 @@ def test_installed_loaded_also_by_workers_and_removed_without_a_trace(
     assert (refused.code, "no layer of this project" in refused.err) == (2, True)
 
 
-def test_another_prefix_replaces_the_first(tiny: Tiny, venv: Path) -> None:  # noqa: F811
+def test_another_prefix_replaces_the_first(tiny: Tiny, venv: Path) -> None:
     tiny.stack.ok("install", "--into", venv)
     assert says(venv, "import flake.sub.new as n; print(n.NEW)") == "1"
     tiny.stack.ok("install", "--into", venv, "demo:change-a-line")
@@ -101,7 +101,7 @@ def test_another_prefix_replaces_the_first(tiny: Tiny, venv: Path) -> None:  # n
 
 
 def test_files_that_differ_are_named_and_nothing_is_changed(
-    tiny: Tiny, tmp_path: Path  # noqa: F811
+    tiny: Tiny, tmp_path: Path
 ) -> None:
     other = make_venv(tmp_path / "other", {**FILES, "flake/core.py": CORE + b"# mine\n"})
     before = snapshot(other)
@@ -114,7 +114,7 @@ def test_files_that_differ_are_named_and_nothing_is_changed(
 
 
 def test_another_version_is_refused_whatever_its_files(
-    tiny: Tiny, tmp_path: Path  # noqa: F811
+    tiny: Tiny, tmp_path: Path
 ) -> None:
     other = make_venv(tmp_path / "other", FILES, "1.1")
     refused = tiny.stack("install", "--into", other)
@@ -129,7 +129,7 @@ def test_another_version_is_refused_whatever_its_files(
     assert says(fits) == "77"
 
 
-def test_a_hand_edit_elsewhere_stays_and_is_said(tiny: Tiny, venv: Path) -> None:  # noqa: F811
+def test_a_hand_edit_elsewhere_stays_and_is_said(tiny: Tiny, venv: Path) -> None:
     (site(venv) / "flake/sub/x.py").write_bytes(b"X = 5\n")
     output = tiny.stack.ok("install", "--into", venv)
     assert "flake/sub/x.py: edited by hand, and stays as it is" in output.err
@@ -137,7 +137,7 @@ def test_a_hand_edit_elsewhere_stays_and_is_said(tiny: Tiny, venv: Path) -> None
 
 
 def test_an_upgraded_package_is_never_mixed_with_an_old_layer(
-    tiny: Tiny, venv: Path  # noqa: F811
+    tiny: Tiny, venv: Path
 ) -> None:
     tiny.stack.ok("install", "--into", venv)
     shutil.rmtree(site(venv) / "tiny_flake-1.0.dist-info")
@@ -148,7 +148,7 @@ def test_an_upgraded_package_is_never_mixed_with_an_old_layer(
     assert says(venv) == "new"
 
 
-def test_wrong_words_are_named(tiny: Tiny, venv: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_wrong_words_are_named(tiny: Tiny, venv: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", empty], check=True)
     for arguments, said in (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_build import FILES, Tiny, tiny, wait_for  # noqa: F401 - a fixture
+from tests.flows.test_build import FILES, Tiny, wait_for
 from tests.flows.test_install_into import make_venv, site
 from tests.support.cli import Output
 
@@ -26,7 +26,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def built(tiny: Tiny, kept: Path) -> Tiny:  # noqa: F811
+def built(tiny: Tiny, kept: Path) -> Tiny:
     """A built project of two patches; a copy of one that was built once."""
     if not kept.exists():
         tiny.build()
@@ -37,11 +37,11 @@ def built(tiny: Tiny, kept: Path) -> Tiny:  # noqa: F811
     return tiny
 
 
-def run(tiny: Tiny, *arguments: str, env: dict[str, str] | None = None) -> Output:  # noqa: F811
+def run(tiny: Tiny, *arguments: str, env: dict[str, str] | None = None) -> Output:
     return tiny.stack("run", *arguments, env=env)
 
 
-def line_7(tiny: Tiny, *options: str) -> str:  # noqa: F811
+def line_7(tiny: Tiny, *options: str) -> str:
     """What a program that `stack run` starts reads out of the package."""
     return run(tiny, *options, "--", "python", "-c", LINE_7).out.strip()
 
@@ -55,8 +55,12 @@ def test_use_run_and_rollback_give_the_files_of_each_prefix(built: Tiny) -> None
     stack.ok("use", "demo:")
     assert line_7(built) == "7"
     assert stack.ok("use", "demo:", "--json").json["data"]["changed"] is False
+    assert "would run demo/1.0:change-a-line again" in stack.ok("rollback", "--dry-run").err
+    assert line_7(built) == "7"
     done = stack.ok("rollback", "--json").json["data"]
     assert (done["left"]["patch"], done["serving"]["patch"]) == (None, "change-a-line")
+    assert line_7(built) == "77"
+    assert "would run demo/1.0:" in stack.ok("use", "demo:", "--dry-run").err
     assert line_7(built) == "77"
     refused = stack("rollback")
     assert refused.code == 2
@@ -197,7 +201,7 @@ def test_wrong_words_are_named(built: Tiny) -> None:
     assert failed.json["errors"][0]["code"] == "missing-tool"
 
 
-def test_without_a_build_the_next_step_is_said(tiny: Tiny) -> None:  # noqa: F811
+def test_without_a_build_the_next_step_is_said(tiny: Tiny) -> None:
     refused = tiny.stack("use", "demo")
     assert refused.code == 2
     assert "hint: stack build --profile tiny" in refused.err
