@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import numbered
 from tests.support.cli import Stack
+from tests.support.engine import REAL_ENVIRONMENT, ROOT, alone
 from tests.support.repo import RepoBuilder
 from tests.support.week import Clone, Week, git
 
@@ -54,3 +57,37 @@ def test_a_week_on_a_small_repository(stack: Stack, tmp_path: Path, seed: int) -
     week = Week(people, hub, scratch, seed)
     week.play(30)
     assert week.killed
+
+
+@pytest.mark.upstream
+@pytest.mark.xdist_group("sources")
+def test_a_week_on_vllm(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same on a release of vLLM and the patches that this project keeps on it."""
+    if "HOME" in REAL_ENVIRONMENT:  # where its archive is kept between runs
+        monkeypatch.setenv("STACK_CACHE_DIR", str(cache_of(REAL_ENVIRONMENT)))
+    settings = (ROOT / "stack.toml").read_text()
+    (stack.folder / "stack.toml").write_text(settings.replace('default = "0.20.1"', ""))
+    shutil.copytree(ROOT / "patches/vllm/0.29.0", stack.folder / "patches/vllm/0.29.0")
+    files = [
+        f"vllm/{name}.py"
+        for name in (
+            "connections", "sequence", "tasks", "logprobs", "scalar_type", "pooling_params",
+            "exceptions", "logits_process",
+        )
+    ]
+    with alone("sources"):
+        base = stack.ok("apply", "--json").json["data"]["base"]
+    people, hub = two_clones(stack, tmp_path, "vllm/0.29.0", base, files)
+    scratch = tmp_path / "model"
+    repository = stack.folder / ".stack/repos/vllm.git"
+    git(tmp_path, "clone", "--quiet", "--shared", "--no-checkout", repository, scratch)
+    week = Week(people, hub, scratch, seed=7)
+    week.play(30)
+    assert week.killed
+
+
+def cache_of(environment: Mapping[str, str]) -> Path:
+    """The cache that a run outside of the tests has."""
+    if own := environment.get("STACK_CACHE_DIR"):
+        return Path(own)
+    return Path(environment.get("XDG_CACHE_HOME") or f"{environment['HOME']}/.cache") / "stack"

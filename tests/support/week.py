@@ -191,7 +191,7 @@ class Week:
         for _ in range(count):
             path = clone.tree / self.rng.choice(clone.paths)
             lines = path.read_bytes().splitlines(keepends=True)
-            at = self.rng.randrange(len(lines)) if lines else 0
+            at = self.rng.randrange(min(len(lines), 20) or 1)
             word = b"# %s %d\n" % (clone.who.encode(), self.rng.randrange(10**6))
             lines[at : at + self.rng.randrange(2)] = [word]
             path.write_bytes(b"".join(lines))
