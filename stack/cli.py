@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import importlib
 import os
-import platform
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -230,6 +227,10 @@ def _system_hint(wrong: OSError) -> str:
 
 def _bug(wrong: Exception, flags: Flags, argv: Sequence[str], command: tuple[str, ...]) -> int:
     """Keep the traceback where it can be sent from, and say so in one line."""
+    import datetime
+    import platform
+    import traceback
+
     root_folder = paths.find_root(Path(flags.folder))
     logs = (root_folder / ".stack" if root_folder else paths.cache_home()) / "logs"
     stamp = datetime.datetime.now().strftime("%Y%m%dT%H%M%S")  # noqa: DTZ005 - a file name
