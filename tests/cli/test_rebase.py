@@ -79,7 +79,9 @@ def test_a_conflict_stops_and_says_where(case: Moving) -> None:
     output = stack("rebase", "--onto", "demo@v2")
     assert output.code == 3
     assert "patch `one` (1 of 3) conflicts at demo/2" in output.err
-    assert ".stack/rebase/tree/f:5: both sides changed 1 place" in output.err
+    said = f".stack/rebase/tree/f:5: both sides changed 1 place; since {case.commits[0][:12]} theirs"
+    assert said in output.err
+    assert "1 open conflict regions from here on, 1 distinct, 0 more answered" in output.err
     assert "stack rebase --continue" in output.err
     assert snapshot(stack) == before
     assert tree_file(stack).read_bytes().count(b"<<<<<<<") == 1
@@ -302,3 +304,22 @@ def test_alone_it_goes_to_the_newest_release(case: Moving) -> None:
     assert pinned.code == 2
     assert "the newest release of the path source is v1\n" in pinned.err
     assert "line demo/1 exists" in pinned.err
+
+
+def test_what_upstream_has_is_named_with_its_commit(tmp_path: Path) -> None:
+    half = swap(BASE, (b"line 5\n", b"five\n"))
+    case = Moving(
+        tmp_path / "m",
+        {"f": BASE, "g": BASE},
+        [("both", {"f": swap(half, (b"line 30\n", b"thirty\n"))}), ("whole", {"g": half})],
+        [("Five (#5)", {"f": half}), ("G too (#6)", {"g": half + b"end\n"})],
+    )
+    stack = case.project()
+    rows = stack.ok("rebase", "--onto", "demo@v2", "--json").json["data"]["patches"]
+    assert rows[0]["notes"] == [
+        "f: hunk 1 of 2 is there already",
+        f"f: hunk 1 is upstream since {case.commits[0][:12]} Five (#5)",
+    ]
+    assert rows[1]["outcome"] == "upstreamed"
+    assert rows[1]["notes"] == [f"upstream has it since {case.commits[1][:12]} G too (#6)"]
+    assert names(stack) == ["both"]

@@ -25,6 +25,7 @@ class Moving:
     def __init__(self, folder: Path, base: Files, patches: Commits, upstream: Commits) -> None:
         self.folder = folder
         self.repo = RepoBuilder(folder / "upstream")
+        self.repo.commit("begin", {"README": b"begin\n"})  # a base without parents is an archive's
         self.repo.commit("base", base)
         self.repo.git("tag", "v1")
         self.commits = [self.repo.commit(subject, files) for subject, files in upstream]
