@@ -9,6 +9,7 @@ import click
 from stack.context import Answer, Context, Verb
 from stack.flows import launch as flow
 from stack.host import process
+from stack.store import lock
 
 
 @click.command(
@@ -33,6 +34,8 @@ def command(
     """
 
     def run(ctx: Context) -> Answer:
+        if not print_:  # nobody takes the base away while the program runs
+            lock.share(ctx.project.paths.serving, f"stack run -- {argv[0]}")
         found = flow.launch(
             ctx.project, argv, ctx.console.emit, profile=profile, line=line,
             switched_on=switched_on, outer=os.environ, folder=ctx.folder,

@@ -39,7 +39,8 @@ def ensure(
             return found, False
         if found is not None:  # nobody may be measuring on what we take away
             measuring, what = project.paths.state / "measuring.lock", "stack build --fresh"
-            held.enter_context(lock.hold(measuring, f"{what} --profile {want.profile}"))
+            for path in (measuring, project.paths.serving):  # nor may a program run on it
+                held.enter_context(lock.hold(path, f"{what} --profile {want.profile}"))
         return _Making(project, want, emit).make(), True
 
 

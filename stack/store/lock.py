@@ -51,3 +51,26 @@ def hold(
         yield
     finally:
         os.close(handle)
+
+
+def share(path: Path, what: str) -> int:
+    """Hold a lock together with others, until this process and what it becomes or starts ends.
+
+    Whoever wants the lock alone (`hold`) is kept out and shown `what`. Raises `Locked` where
+    somebody holds it alone now. The handle is passed on to programs.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(handle, 400, 0).decode("utf-8", "replace").strip()
+        os.close(handle)
+        raise Locked(
+            f"{path}: held by {holder or 'another process'}",
+            hint="wait for it to end, then run the same command again",
+        ) from None
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"process {os.getpid()}: {what}\n".encode(), 0)
+    os.set_inheritable(handle, True)
+    return handle

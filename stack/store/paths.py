@@ -51,6 +51,11 @@ class Paths:
         return self.state / "lock"
 
     @property
+    def serving(self) -> Path:
+        """The lock that every program of `stack run` shares while it runs."""
+        return self.state / "serving.lock"
+
+    @property
     def logs(self) -> Path:
         return self.state / "logs"
 

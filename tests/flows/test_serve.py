@@ -245,3 +245,27 @@ def test_status_says_what_each_environment_runs_and_who_was_edited(
     shutil.rmtree(built.state / "layers")
     shutil.rmtree(venv)
     assert states() == [(one, "gone", [])]
+
+
+def _runs(process: subprocess.Popen[bytes], code: bytes) -> bool:
+    """Whether the program itself has taken the place of stack."""
+    words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+    return words[-2:] == [code, b""] and b"stack" not in words
+
+
+def test_a_base_on_which_a_program_runs_is_not_taken_away(built: Tiny) -> None:
+    started = built.stack.argv("run", "--", "python", "-c", "input()")
+    programs = [
+        subprocess.Popen(started, cwd=built.stack.folder, stdin=subprocess.PIPE) for _ in range(2)
+    ]
+    wait_for(lambda: all(_runs(one, b"input()") for one in programs))
+    refused = built.stack("build", "--fresh")
+    assert refused.code == 2
+    assert "serving.lock: held by process" in refused.err
+    assert "stack run -- python" in refused.err
+    assert line_7(built) == "77"
+    assert built.build()["changed"] is False
+    programs[0].communicate(b"\n")
+    assert built.stack("build", "--fresh").code == 2
+    programs[1].communicate(b"\n")
+    built.build("--fresh")
