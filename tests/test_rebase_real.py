@@ -54,6 +54,7 @@ def test_forecast_between_real_releases(project: Stack) -> None:
         "--onto",
         "vllm@0.20.1",
         "vllm@0.29.0",
+        "--why",
         *names,
     )
     data = done.json["data"]
@@ -62,6 +63,8 @@ def test_forecast_between_real_releases(project: Stack) -> None:
     cells = dict(zip(data["patches"], later["cells"], strict=True))
     for name in ("inc-xpu-moe", "u4-decode-gating", *PARKED):
         assert cells[name]["outcome"] == "conflict", (name, cells[name])
+    since = cells["qk-contig"]["origins"][0]
+    assert (since["what"], since["subject"], since["last_good"]) == ("release", "0.29.0", "0.20.1")
     gone = cells["inc-xpu-moe"]["trouble"][0]
     assert gone.startswith("vllm/model_executor/layers/quantization/inc.py: the file is gone there")
     (moved,) = (text for text in cells["qk-contig"]["trouble"] if "now" in text)

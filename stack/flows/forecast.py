@@ -104,11 +104,35 @@ def forecast(
                 )
             )
             odb.forget()
+    if why:
+        columns = _by_release(columns)
     keys = {key for column in columns for one in column.cells for key in one.regions}
     return Forecast(
         line=line.id, patches=tuple(member.name for member in members), columns=tuple(columns),
         distinct=len(keys),
     )
+
+
+def _by_release(columns: Sequence[Column]) -> list[Column]:
+    """Where no history names a culprit, the first of the revisions that brought each conflict."""
+    out: list[Column] = []
+    before: Column | None = None
+    first: dict[int, Origin] = {}
+    for column in columns:
+        cells = list(column.cells)
+        for at, one in enumerate(cells):
+            if one.outcome is not Outcome.CONFLICT:
+                first.pop(at, None)
+                continue
+            if before is not None and before.cells[at].outcome is not Outcome.CONFLICT:
+                first[at] = Origin(
+                    what="release", subject=column.revision, last_good=before.revision
+                )
+            if not one.origins and at in first:
+                cells[at] = msgspec.structs.replace(one, origins=(first[at],))
+        out.append(msgspec.structs.replace(column, cells=tuple(cells)))
+        before = column if cells else before
+    return out
 
 
 def at_pin(series: Series, pin: Pin) -> Series:

@@ -17,9 +17,10 @@ from stack.repo.trace import Tracer
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """`what` happened to a patch because of an upstream commit.
 
-    `what` is `culprit` (it made the patch conflict; on `last_good` it still merges), `upstreamed`
-    (it has the whole effect), `taken-in` (it has `hunk` of one path) or `undone` (the patch turns
-    a path back).
+    `what` is `culprit` (it made the patch conflict; on `last_good` it still merges), `release`
+    (the same of the revisions that were asked for, where no history tells more), `upstreamed` (it
+    has the whole effect), `taken-in` (it has `hunk` of one path) or `undone` (the patch turns a
+    path back).
     """
 
     what: str
@@ -35,6 +36,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         part = f"hunk {self.hunk}" if self.hunk else "part of it"
         return {
             "culprit": f"since {who}",
+            "release": f"since {self.subject}; at {self.last_good} it still merges",
             "upstreamed": f"upstream has it since {who}",
             "taken-in": f"{self.path}: {part} is upstream since {who}",
             "undone": f"{self.path}: the result equals an older upstream content: it undoes an "

@@ -79,8 +79,8 @@ def test_a_conflict_stops_and_says_where(case: Moving) -> None:
     output = stack("rebase", "--onto", "demo@v2")
     assert output.code == 3
     assert "patch `one` (1 of 3) conflicts at demo/2" in output.err
-    said = f".stack/rebase/tree/f:5: both sides changed 1 place; since {case.commits[0][:12]} theirs"
-    assert said in output.err
+    who = f"since {case.commits[0][:12]} theirs"
+    assert f".stack/rebase/tree/f:5: both sides changed 1 place; {who}" in output.err
     assert "1 open conflict regions from here on, 1 distinct, 0 more answered" in output.err
     assert "stack rebase --continue" in output.err
     assert snapshot(stack) == before
