@@ -12,6 +12,7 @@ from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
 from stack.flows import edit as flow
 from stack.flows import restack_state
+from stack.flows.edit_message import edit_message
 
 
 @click.command(short_help="Change a patch where it stands")
@@ -50,7 +51,7 @@ def command(
                 "no patch named", hint="stack edit PATCH, --continue or --abort; PATCH --message"
             )
         if reword:
-            done = flow.message(
+            done = edit_message(
                 project, chosen, patch, lambda old: _ask(old, text), emit, dry_run=dry_run,
                 command=ctx.command,
             )

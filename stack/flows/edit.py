@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
-from stack.errors import StateError, UsageError
+from stack.errors import StateError
 from stack.flows import restack_state
 from stack.flows.arrange import picks
 from stack.flows.chain import receipt_of
@@ -16,11 +16,9 @@ from stack.flows.matching import match, reworded
 from stack.flows.restack import Plan, Restacked, restack
 from stack.flows.standing import Standing, standing, work_commit
 from stack.flows.transaction import Change, commit, read_receipt, workspace_of, writing
-from stack.model.objects import Commit
 from stack.model.records import Editing, Receipt
 from stack.model.restack import Pick
 from stack.repo.client import Git
-from stack.repo.format import refuse_unmailable
 from stack.repo.odb import ObjectStore
 from stack.store.project import Line, Project
 
@@ -188,29 +186,3 @@ def abort(project: Project, line: Line, emit: Emit, *, command: tuple[str, ...] 
             line=line.id, patch=receipt.editing.patch, head=was.head, tree=str(workspace.tree),
             kept=kept,
         )
-
-
-def message(
-    project: Project, line: Line, name: str, ask: Callable[[str], str | None], emit: Emit, *,
-    dry_run: bool = False, command: tuple[str, ...] = (),
-) -> Restacked:
-    """Give a patch other words: `ask` is given its message and gives the new one."""
-    text: dict[str, bytes] = {}
-
-    def plan(here: Standing) -> Plan:
-        old = here.odb.commit(here.commit_of(name))
-        if not text:
-            said = ask(old.message.decode("utf-8", "replace"))
-            text["new"] = (said.strip("\n") + "\n").encode() if said and said.strip() else b""
-        if not text["new"]:
-            raise UsageError("the message is empty", hint="nothing was changed")
-        made = Commit(
-            tree=old.tree, parents=old.parents, author=old.author, committer=old.committer,
-            message=text["new"],
-        )
-        oid = here.odb.add("commit", made.render())
-        refuse_unmailable(made.message, oid)
-        found = [Pick(name=p.name, commit=oid if p.name == name else p.commit) for p in picks(here)]
-        return Plan(what=f"edit {name}", picks=found, order=here.names)
-
-    return restack(project, line, f"edit {name}", plan, emit, dry_run=dry_run, command=command)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from stack.errors import BadPatch
 from stack.flows.chain import OWN_COMMIT
-from stack.model.linediff import changes, split
-from stack.model.mail import Mail, parse_mail, render_message, split_message
-from stack.model.objects import SUBMODULE, Commit, Entry
-from stack.model.parse_diff import parse_diff
+from stack.flows.likeness import Contents, mail_of
+from stack.model.mail import render_message, split_message
+from stack.model.objects import Commit
 from stack.model.records import Receipt
 from stack.repo.format import slug, unique
 from stack.repo.odb import ObjectStore
 from stack.store.project import Line
 
 How = Literal["id", "patch-id", "subject", "content", "new"]
-Content = Counter[tuple[bytes, bytes, bytes]]
-"""How often a change adds or removes each line: path, sign, text."""
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +43,7 @@ def match(
     split) the one with most of the patch's lines is the patch. `taken` are names for nobody new.
     """
     own = {step.commit: step.name for step in receipt.steps if step.outcome in OWN_COMMIT}
-    mails = {name: _mail(line, name) for name in own.values() if name in line.files}
+    mails = {name: mail_of(line, name) for name in own.values() if name in line.files}
     heads = {oid: split_message(odb.commit(oid).message) for oid in ids}
     found: dict[str, Match] = {}
     used: set[str] = set()
@@ -61,7 +56,7 @@ def match(
 
     for oid in ids:
         take(oid, [own[oid]] if own.get(oid) in line.files else [], "id")
-    contents = _Contents(odb, line)
+    contents = Contents(odb, line)
     for name, mail in mails.items():
         wanted = mail.trailer("Patch-Id") if mail else None
         bearers = [oid for oid in ids if oid not in found and wanted in _patch_ids(heads[oid][2])]
@@ -98,7 +93,7 @@ def reworded(odb: ObjectStore, line: Line, base: str, matches: Sequence[Match]) 
         made = odb.commit(one.commit)
         subject, body, trailers = split_message(made.message)
         has = next(iter(reversed(_patch_ids(trailers))), None)
-        mail = _mail(line, one.name) if one.how == "content" else None
+        mail = mail_of(line, one.name) if one.how == "content" else None
         wanted = (mail.trailer("Patch-Id") if mail else None) or has
         if one.how == "new" and (has is None or has in seen or has in _all_ids(line)):
             state = made.message + made.author.render() + made.tree.encode()
@@ -120,68 +115,9 @@ def reworded(odb: ObjectStore, line: Line, base: str, matches: Sequence[Match]) 
 
 
 def _all_ids(line: Line) -> set[str | None]:
-    mails = [_mail(line, name) for name in line.files]
+    mails = [mail_of(line, name) for name in line.files]
     return {mail.trailer("Patch-Id") for mail in mails if mail}
 
 
 def _patch_ids(trailers: Iterable[tuple[str, str]]) -> list[str]:
     return [value for key, value in trailers if key.lower() == "patch-id"]
-
-
-def _mail(line: Line, name: str) -> Mail | None:
-    try:
-        return parse_mail(line.files[name], f"{name}.patch")
-    except BadPatch:
-        return None
-
-
-class _Contents:
-    """What commits and patches add and remove, compared."""
-
-    def __init__(self, odb: ObjectStore, line: Line) -> None:
-        self.odb, self.line = odb, line
-        self._commits: dict[str, Content] = {}
-        self._patches: dict[str, Content] = {}
-
-    def shared(self, oid: str, name: str) -> int:
-        """How many lines a commit and a patch have in common."""
-        return (self._commit(oid) & self._patch(name)).total()
-
-    def likeness(self, oid: str, name: str) -> float:
-        """The shared part of the smaller one, plus a little for size; 0 below one half."""
-        shared = self.shared(oid, name)
-        smaller = min(self._commit(oid).total(), self._patch(name).total())
-        if shared * 2 < smaller or not shared:
-            return 0.0
-        return shared + shared / max(self._commit(oid).total(), self._patch(name).total())
-
-    def _commit(self, oid: str) -> Content:
-        if oid not in self._commits:
-            made = self.odb.commit(oid)
-            parent = self.odb.commit(made.parents[0]).tree
-            found: Content = Counter()
-            for path, (left, right) in self.odb.changed(parent, made.tree).items():
-                old, new = self._lines(left), self._lines(right)
-                for a, b, c, d in changes(old, new):
-                    found.update((path, b"-", text) for text in old[a:b])
-                    found.update((path, b"+", text) for text in new[c:d])
-            self._commits[oid] = found
-        return self._commits[oid]
-
-    def _lines(self, entry: Entry | None) -> list[bytes]:
-        if entry is None or entry.mode == SUBMODULE:
-            return []
-        return split(self.odb.blob(entry.oid))
-
-    def _patch(self, name: str) -> Content:
-        if name not in self._patches:
-            found: Content = Counter()
-            mail = _mail(self.line, name)
-            for file in parse_diff(mail.diff, name, first=mail.diff_line) if mail else ():
-                for hunk in file.hunks:
-                    found.update(
-                        (file.path, sign, text) for sign, text in hunk.lines if sign in b"+-"
-                    )
-            self._patches[name] = found
-        return self._patches[name]
-

@@ -228,7 +228,15 @@ class Week:
         return self.check(clone, wanted if calm == self.conflicts else None, names)
 
     def absorb(self, clone: Clone) -> None:
-        self.scribble(clone, 3)
+        self.scribble(clone)
+        for name in clone.paths:  # lines that patches brought
+            path = clone.tree / name
+            lines = path.read_bytes().splitlines(keepends=True)
+            mark = b"# %s " % clone.who.encode()
+            for at, line in enumerate(lines):
+                if line.startswith(mark) and self.rng.random() < 0.3:
+                    lines[at] = line[:-1] + b"!\n"
+            path.write_bytes(b"".join(lines))
         wanted, names, before = self.written(clone), clone.names(), state_of(clone)
         done = clone.stack("refresh", "--absorb")
         self.log.append(f"{clone.who}: refresh --absorb: {done.err.strip()}")
