@@ -35,6 +35,7 @@ def command(
 
     def run(ctx: Context) -> Answer:
         if not print_:  # nobody takes the base away while the program runs
+            ctx.project.paths.ensure_state()
             lock.share(ctx.project.paths.serving, f"stack run -- {argv[0]}")
         found = flow.launch(
             ctx.project, argv, ctx.console.emit, profile=profile, line=line,
