@@ -41,8 +41,7 @@ def finish(
     last = {made.name: made for made in state.made}
     chain = {name: made.commit for name, made in last.items() if not made.empty}
     emptied = [name for name, made in last.items() if made.empty]
-    grown = {pick.name for pick in state.picks if pick.into}
-    if lost := [name for name in emptied if name in grown]:
+    if lost := [pick.name for pick in state.picks if pick.into and pick.name in emptied]:
         raise StateError(
             f"nothing would be left of patch `{lost[0]}`",
             hint=f"stack drop {lost[0]} takes it out of the line",
