@@ -18,7 +18,14 @@ else:
         "u4moe._cpu",
         [f"csrc/{name}.cpp" for name in SOURCES],
         depends=["csrc/rows.hpp", "csrc/u4moe_core.hpp"],
-        extra_compile_args=["-O3", "-std=c++20", "-fopenmp", "-Wall", "-Wno-unknown-pragmas", *GCC_12],
+        extra_compile_args=[
+            "-O3",
+            "-std=c++20",
+            "-fopenmp",
+            "-Wall",
+            "-Wno-unknown-pragmas",
+            *GCC_12,
+        ],
     )
     setup(
         ext_modules=[extension],

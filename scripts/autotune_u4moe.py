@@ -19,15 +19,15 @@ from u4moe.tuning import Choice, Tile
 from u4moe_bench import problem, timing
 
 ROWS = (2, 4, 8)
-PARTS_WORDS = ((2, 128), (4, 128), (8, 128), (2, 256), (4, 256), (1, 512), (2, 512))
+PARTS_WORDS = ((2, 128), (4, 128), (8, 128), (2, 256), (4, 256), (1, 512))
 BEST = 3
 
 
 def tiles() -> list[Tile]:
     """Tiles of two to eight warps: a warp takes 128 words of a group of rows."""
     return [
-        Tile(rows, parts, words)
-        for rows, (parts, words) in itertools.product(ROWS, PARTS_WORDS)
+        Tile(rows, parts, words, unroll)
+        for rows, (parts, words), unroll in itertools.product(ROWS, PARTS_WORDS, (False, True))
     ]
 
 
@@ -71,7 +71,7 @@ def tune(inter: int, tokens: int, count: int) -> tuple[Choice, dict[str, object]
         both.append((timing.graph_microseconds(steps, 30), choice))
     best = min(both, key=lambda pair: pair[0])
     log: dict[str, object] = {
-        name: [(round(t, 2), tile.rows, tile.parts, tile.words) for t, tile in times]
+        name: [(round(t, 2), tile.rows, tile.parts, tile.words, tile.unroll) for t, tile in times]
         for name, times in ranked.items()
     }
     return best[1], {"inter": inter, "tokens": tokens, "best": round(best[0], 2), **log}

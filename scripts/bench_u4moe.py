@@ -39,6 +39,7 @@ def relative_error(call: problem.Call, step: Callable[[], Tensor]) -> float:
 
 
 def measure(
+    title: str,
     calls: list[problem.Call],
     makers: dict[str, Maker],
     clock: Callable[[list[Callable[[], Tensor]]], float],
@@ -48,6 +49,7 @@ def measure(
     moved = problem.mean_bytes(calls)
     floor = moved / bandwidth * 1e6
     rows = {"floor": {"us": floor, "bytes": moved}}
+    print(f"{title}: floor {floor:.1f} us", file=sys.stderr)
     for name, make in makers.items():
         steps = [make(call) for call in calls]
         # The bytes given to Marlin are not in its order: its result means nothing.
@@ -56,6 +58,7 @@ def measure(
         rows[name] = {"us": micros, "GB/s": moved / micros / 1e3, "x floor": micros / floor}
         if error is not None:
             rows[name]["error"] = error
+        print(f"{title}: {name} {micros:.1f} us, error {error}", file=sys.stderr, flush=True)
     for name in makers:
         rows[name]["x u4moe"] = rows[name]["us"] / rows["u4moe"]["us"]
     return rows
@@ -73,7 +76,9 @@ def run_cuda(options: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
         sets = [problem.make_weights(inter, "cuda", dtype, seed=s) for s in range(options.sets)]
         for tokens in options.tokens:
             calls = problem.make_calls(sets, tokens, options.calls, dtype)
-            rows = measure(calls, makers, timing.graph_microseconds, bandwidth)
+            rows = measure(
+                f"inter {inter}, M {tokens}", calls, makers, timing.graph_microseconds, bandwidth
+            )
             results.append({"inter": inter, "tokens": tokens, "kernels": rows})
     return {
         "device": torch.cuda.get_device_name(),
@@ -95,7 +100,9 @@ def run_cpu(options: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
         ]
         for tokens in options.tokens:
             calls = problem.make_calls(sets, tokens, options.calls, dtype)
-            rows = measure(calls, makers, timing.cpu_microseconds, bandwidth)
+            rows = measure(
+                f"inter {inter}, M {tokens}", calls, makers, timing.cpu_microseconds, bandwidth
+            )
             results.append({"inter": inter, "tokens": tokens, "kernels": rows})
     return {
         "device": f"cpu {cpu_experts.isa()}, {torch.get_num_threads()} threads",

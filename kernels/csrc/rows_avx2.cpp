@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Eight int32 words a vector; a shift, a mask and a conversion decode nibble i of every word.
-// Activations are arranged to match: for each 8 words, eight vectors by position in the word.
+// Eight int32 words a vector. Nibble i of every word is masked where it stands and converted,
+// which makes it 16^i too large; the activations that meet it are made 16^i too small. The zero
+// points are taken off at the start. So for each 8 words the activations are arranged as one
+// vector of -8 times their sums, then eight vectors by position in the word. The highest nibble
+// is shifted down instead: where it stands it is a sign.
 #include "rows.hpp"
 
 #if defined(__x86_64__)
@@ -17,6 +20,7 @@ namespace {
 
 constexpr std::int64_t kLanes = 8;
 constexpr std::int64_t kNibbles = 8;
+constexpr std::int64_t kVectors = 1 + kNibbles;
 
 bool takes_group(std::int64_t group) {
   const std::int64_t words = group / kNibbles;
@@ -25,16 +29,22 @@ bool takes_group(std::int64_t group) {
 
 std::int64_t blocks_of(std::int64_t k) { return (k / kNibbles + kLanes - 1) / kLanes; }
 
-std::int64_t arranged_size(std::int64_t k) { return blocks_of(k) * kLanes * kNibbles; }
+std::int64_t arranged_size(std::int64_t k) { return blocks_of(k) * kLanes * kVectors; }
 
 void arrange(const float* x, float* arranged, std::int64_t k) {
   const std::int64_t words = k / kNibbles;
-  for (std::int64_t b = 0; b < blocks_of(k); ++b) {
-    for (std::int64_t i = 0; i < kNibbles; ++i) {
-      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-        const std::int64_t word = b * kLanes + lane;
-        *arranged++ = word < words ? x[word * kNibbles + i] : 0.0f;
+  for (std::int64_t b = 0; b < blocks_of(k); ++b, arranged += kLanes * kVectors) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const std::int64_t word = b * kLanes + lane;
+      float sum = 0.0f;
+      float scale = 1.0f;
+      for (std::int64_t i = 0; i < kNibbles; ++i) {
+        const float value = word < words ? x[word * kNibbles + i] : 0.0f;
+        sum += value;
+        arranged[(1 + i) * kLanes + lane] = i + 1 < kNibbles ? value * scale : value;
+        scale *= 0.0625f;
       }
+      arranged[lane] = -8.0f * sum;
     }
   }
 }
@@ -60,9 +70,8 @@ float add_lanes(__m256 v) {
   return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
 
-// The scale of each of a block's words.
+// The scale of each of a block's words, where several groups share a block.
 __m256 spread(const float* scales, std::int64_t groups, std::int64_t block, std::int64_t words) {
-  if (words >= kLanes) return _mm256_set1_ps(scales[block * kLanes / words]);
   alignas(32) float lane_scales[kLanes];
   for (std::int64_t lane = 0; lane < kLanes; ++lane) {
     const std::int64_t g = (block * kLanes + lane) / words;
@@ -73,10 +82,11 @@ __m256 spread(const float* scales, std::int64_t groups, std::int64_t block, std:
 
 template <int R, int T>
 void dot_block(const DotCall& c, std::int64_t row, std::int64_t token) {
-  const __m256i low = _mm256_set1_epi32(15);
-  const __m256i zero_point = _mm256_set1_epi32(8);
   const std::int64_t groups = c.k / c.group;
   const std::int64_t words = c.k / kNibbles;
+  const std::int64_t group_words = c.group / kNibbles;
+  std::int64_t group = 0;
+  std::int64_t group_left = group_words;
   __m256 sum[R][T];
   for (int r = 0; r < R; ++r) {
     for (int t = 0; t < T; ++t) sum[r][t] = _mm256_setzero_ps();
@@ -86,18 +96,28 @@ void dot_block(const DotCall& c, std::int64_t row, std::int64_t token) {
       const std::uint8_t* at = c.weights + (row + r) * c.k / 2 + b * kLanes * 4;
       const __m256i bits = load_words(at, words - b * kLanes);
       __m256 part[T];
-      for (int t = 0; t < T; ++t) part[t] = _mm256_setzero_ps();
+      for (int t = 0; t < T; ++t) {
+        part[t] = _mm256_loadu_ps(c.x[token + t] + b * kVectors * kLanes);
+      }
 #pragma GCC unroll 8
       for (int i = 0; i < kNibbles; ++i) {
-        const __m256i nibble = _mm256_and_si256(_mm256_srli_epi32(bits, 4 * i), low);
-        const __m256 f = _mm256_cvtepi32_ps(_mm256_sub_epi32(nibble, zero_point));
+        const __m256i nibble = i + 1 < kNibbles
+                                   ? _mm256_and_si256(bits, _mm256_set1_epi32(15 << (4 * i)))
+                                   : _mm256_srli_epi32(bits, 4 * i);
+        const __m256 f = _mm256_cvtepi32_ps(nibble);
         for (int t = 0; t < T; ++t) {
-          const float* x = c.x[token + t] + (b * kNibbles + i) * kLanes;
+          const float* x = c.x[token + t] + (b * kVectors + 1 + i) * kLanes;
           part[t] = _mm256_fmadd_ps(f, _mm256_loadu_ps(x), part[t]);
         }
       }
-      const __m256 s = spread(c.scale_buffer + r * groups, groups, b, c.group / kNibbles);
+      const float* scales = c.scale_buffer + r * groups;
+      const __m256 s = group_words >= kLanes ? _mm256_set1_ps(scales[group])
+                                             : spread(scales, groups, b, group_words);
       for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(part[t], s, sum[r][t]);
+    }
+    if ((group_left -= kLanes) == 0) {
+      group_left = group_words;
+      ++group;
     }
   }
   for (int r = 0; r < R; ++r) {

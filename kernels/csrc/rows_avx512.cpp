@@ -82,6 +82,8 @@ void dot_block(const DotCall& c, std::int64_t row, std::int64_t token) {
     w[r] = c.weights + (row + r) * c.k / 2;
     for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
   }
+  std::int64_t group = 0;
+  std::int64_t group_left = group_words;
   for (std::int64_t b = 0; b < blocks_of(c.k); ++b) {
     const std::int64_t left = words - b * kLanes;
     const __mmask16 mask = static_cast<__mmask16>(left < kLanes ? (1u << left) - 1 : 0xFFFFu);
@@ -89,6 +91,8 @@ void dot_block(const DotCall& c, std::int64_t row, std::int64_t token) {
     __m512 part[R][T];
     for (int r = 0; r < R; ++r) {
       bits[r] = _mm512_maskz_loadu_epi32(mask, w[r] + b * kLanes * 4);
+      // The same place R rows on: asked for once, about half a microsecond before it is needed.
+      if (token == 0) _mm_prefetch(w[r] + R * c.k / 2 + b * kLanes * 4, _MM_HINT_T0);
       for (int t = 0; t < T; ++t) part[r][t] = _mm512_setzero_ps();
     }
 #pragma GCC unroll 8
@@ -104,9 +108,13 @@ void dot_block(const DotCall& c, std::int64_t row, std::int64_t token) {
     }
     for (int r = 0; r < R; ++r) {
       const float* scales = c.scale_buffer + r * groups;
-      const __m512 s = wide_group ? _mm512_set1_ps(scales[b * kLanes / group_words])
+      const __m512 s = wide_group ? _mm512_set1_ps(scales[group])
                                   : spread(scales, groups, b, group_words, lane_group);
       for (int t = 0; t < T; ++t) sum[r][t] = _mm512_fmadd_ps(part[r][t], s, sum[r][t]);
+    }
+    if ((group_left -= kLanes) == 0) {
+      group_left = group_words;
+      ++group;
     }
   }
   for (int r = 0; r < R; ++r) {

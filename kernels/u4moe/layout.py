@@ -35,9 +35,7 @@ def _dtype(name: str, tensor: Tensor, allowed: tuple[torch.dtype, ...]) -> None:
 
 def _shape(name: str, tensor: Tensor, expected: tuple[int, ...], meaning: str) -> None:
     if tuple(tensor.shape) != expected:
-        raise ValueError(
-            f"{name} has shape {tuple(tensor.shape)}, expected {expected} = {meaning}"
-        )
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {expected} = {meaning}")
 
 
 def check(

@@ -15,16 +15,16 @@ from u4moe.tuning import Choice, Tile, choose
 MAX_CHUNK_WORDS = 16
 LANE_WORDS = 4
 LANES = 32
-MAX_UNROLLED_STEPS = 4
 
 # Bits of the floats that nibbles are put into. They reach the kernels as run-time values:
 # NVIDIA's assembler spends two instructions on an and-or of two literals, one otherwise.
 POWERS = tuple(
-    struct.unpack("<i", struct.pack("<f", power))[0] for power in (4096.0, 2048.0, 256.0, 128.0, 16.0)
+    struct.unpack("<i", struct.pack("<f", power))[0]
+    for power in (4096.0, 2048.0, 256.0, 128.0, 16.0)
 )
 
 
-def _split(n: int, k: int, slots: int, group: int, tile: Tile) -> dict[str, int | bool]:
+def _split(n: int, k: int, group: int, tile: Tile) -> dict[str, int | bool]:
     """The walk over ``n`` rows and along K, in chunks of words that share a group."""
     group_words = group // NIBBLES_PER_WORD
     words = min(MAX_CHUNK_WORDS, group_words & -group_words)
@@ -39,7 +39,7 @@ def _split(n: int, k: int, slots: int, group: int, tile: Tile) -> dict[str, int 
         "ROWS": tile.rows,
         "PARTS": tile.parts,
         "BLOCK_C": block,
-        "UNROLL": triton.cdiv(slots * chunks, block) <= MAX_UNROLLED_STEPS,
+        "UNROLL": tile.unroll,
         "num_warps": max(1, tile.parts * block * words // (LANES * LANE_WORDS)),
         "num_stages": 1,
     }
@@ -82,7 +82,7 @@ def run(
             shape.experts,
             *POWERS,
             TOPK=shape.topk,
-            **_split(shape.inter, shape.hidden, 1, shape.group, gate_up),
+            **_split(shape.inter, shape.hidden, shape.group, gate_up),
         )
     if only != "gate_up":
         down_kernel[_grid(shape.hidden, down, shape.tokens)](
@@ -95,5 +95,5 @@ def run(
             shape.experts,
             *POWERS,
             TOPK=shape.topk,
-            **_split(shape.hidden, shape.inter, shape.topk, shape.group, down),
+            **_split(shape.hidden, shape.inter, shape.group, down),
         )

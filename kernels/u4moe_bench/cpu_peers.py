@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-
 from u4moe.reference import unpack
+
 from u4moe_bench.problem import Call
 
 

@@ -6,6 +6,8 @@ The folder holds, from the ``vllm==0.20.1`` wheel or source: ``fused_moe.py`` (i
 alignment is done beforehand; a step is gate+up, SiLU*mul, down with route weight, sum.
 """
 
+# ruff: noqa: SLF001 - the library that holds the operators is named _moe_C.
+
 from __future__ import annotations
 
 import ast
@@ -67,7 +69,8 @@ def align(ids: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor]:
 def load_module(path: Path, name: str) -> ModuleType:
     """A module from a file, registered under ``name`` so that its classes can be built."""
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise OSError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -91,7 +94,9 @@ def load_kernels(source: Path) -> ModuleType:
     return load_module(alone, "vllm_kernel")
 
 
-def _blocks(rules: ModuleType, cuda: bool, a: Tensor, b: Tensor, topk: int, m: int) -> tuple[int, int]:
+def _blocks(
+    rules: ModuleType, cuda: bool, a: Tensor, b: Tensor, topk: int, m: int
+) -> tuple[int, int]:
     """N and K block sizes by the engine's own rule."""
     chosen = rules.get_moe_wna16_block_config(
         config={},
