@@ -80,15 +80,15 @@ def going_on(function: F) -> F:
 
 def go_on(ctx: Context, *, abort: bool, given: bool) -> Answer:
     """Continue or give up whatever change of a line has stopped."""
-    from stack.flows import restack
+    from stack.flows import restack_resume
 
     if given:
         raise UsageError("--continue and --abort name nothing", hint="stack status")
     if abort:
-        state = restack.abort(ctx.project, ctx.console.emit)
+        state = restack_resume.abort(ctx.project, ctx.console.emit)
         text = f"gave up `{state.what}` in {state.line}; nothing was changed"
         return Answer(data={"aborted": state.what}, show=lambda console: console.say(text))
-    return restacked(ctx, restack.resume(ctx.project, ctx.console.emit))
+    return restacked(ctx, restack_resume.resume(ctx.project, ctx.console.emit))
 
 
 def restacked(ctx: Context, done: Restacked) -> Answer:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from stack.errors import StateError
 from stack.flows import rebase_tree as trees
 from stack.flows.events import Emit, Said
 from stack.flows.restack_finish import Finished, finish
@@ -18,13 +17,12 @@ from stack.flows.restack_state import (
     digest_of,
     discard,
     ending,
-    need,
     refuse_stopped,
     save,
     worktree,
 )
 from stack.flows.standing import Mode, Standing, standing
-from stack.flows.transaction import workspace_of, writing
+from stack.flows.transaction import writing
 from stack.model.line import Member
 from stack.model.objects import Commit
 from stack.model.rebase import Place
@@ -91,10 +89,10 @@ def _begin(
             applied=None if applied is None else tuple(applied), head=here.workspace.head(),
             taken=wanted.taken, left=wanted.left,
         )
-        return _go_on(project, line, here.odb, state, emit, dry_run=command is None)
+        return go_on(project, line, here.odb, state, emit, dry_run=command is None)
 
 
-def _go_on(
+def go_on(
     project: Project, line: Line, odb: ObjectStore, state: Restack, emit: Emit, *,
     dry_run: bool = False, remembered: int = 0,
 ) -> Restacked:
@@ -160,57 +158,3 @@ def _with(state: Restack, made: Made) -> Restack:
 
 def _at(state: Restack, places: Sequence[Place]) -> Restack:
     return msgspec.structs.replace(state, stopped=tuple(places))
-
-
-def resume(project: Project, emit: Emit) -> Restacked:
-    """Go on with what stands in the worktree of a conflict.
-
-    Raises `StateError` while markers remain, and where line or workspace changed since.
-    """
-    with writing(project, "continue", emit):
-        state = need(project)
-        line = project.find(state.line)
-        _refuse_changed(project, line, state)
-        workspace = worktree(project, line)
-        memory = Memory(project.paths.patches / line.series.upstream / "resolutions")
-        if left := trees.unanswered(workspace, state.stopped):
-            raise StateError(
-                f"patch `{state.current}`: conflict markers remain", context=left,
-                hint=f"edit them in {project.shown(workspace.tree)}, then --continue",
-            )
-        with ObjectStore(workspace.repository) as odb:
-            tree = trees.written_tree(workspace)
-            remembered = trees.remember(workspace, state.stopped, memory, state.current)
-            state = settle(odb, state, tree)
-            odb.write(state.tip)
-            save(project, line, odb, state)
-            return _go_on(project, line, odb, state, emit, remembered=remembered)
-
-
-def abort(project: Project, emit: Emit) -> Restack:
-    """Give a stopped change up; patch files and workspace are as they were all the time."""
-    with writing(project, "abort", emit):
-        state = need(project)
-        discard(project, project.find(state.line))
-        return state
-
-
-def _refuse_changed(project: Project, line: Line, state: Restack) -> None:
-    """Raise `StateError` where something else changed the line or its workspace meanwhile."""
-    here = workspace_of(project, line.series.upstream, line.series.pin.label)
-    changed = None
-    if digest_of(line) != state.digest:
-        changed = f"the patch files of {line.id}"
-    elif here.head() != state.head:
-        changed = f"the workspace of {line.id}"
-    elif state.taken is not None:
-        with ObjectStore(here.repository) as odb:
-            if here.written_tree() != odb.commit(state.taken).tree:
-                changed = f"the uncommitted work in {project.shown(here.tree)}"
-    elif here.edited():
-        changed = f"the workspace of {line.id}"
-    if changed:
-        raise StateError(
-            f"{changed} changed since `{state.what}` stopped",
-            hint="take that back, or --abort and begin again",
-        )
