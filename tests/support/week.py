@@ -313,7 +313,7 @@ class Week:
         if self.rng.random() < 0.5:
             clone.git("commit", "--quiet", "--all", "--amend", "--no-edit")
         elif self.rng.random() < 0.5:
-            clone.git("commit", "--quiet", "--all", "-m", f"[Week] Inside {name}")
+            clone.git("commit", "--quiet", "--all", "-m", f"[Week] {clone.fresh()}")
         if self.rng.random() < 0.2:
             clone.stack.ok("edit", "--abort")
             return self.check(clone, None, names)
