@@ -61,7 +61,9 @@ def test_a_file_that_never_parsed_is_nobodys_doing() -> None:
 
 def test_lines_that_land_in_another_function_are_said() -> None:
     before = b"def a():\n    x = 1\n    return x\n\n\ndef b():\n    x = 1\n    return x\n"
-    after = before.replace(b"    x = 1\n    return x\n", b"    x = 1\n    x += 41\n    return x\n", 1)
+    after = before.replace(
+        b"    x = 1\n    return x\n", b"    x = 1\n    x += 41\n    return x\n", 1
+    )
     result = b"def b():\n    x = 1\n    x += 41\n    return x\n"
     (text,) = found(before, after, b"def b():\n    x = 1\n    return x\n", result)
     assert text == "line 3: stands in b, but in a in the patch's own file"
