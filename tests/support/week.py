@@ -170,7 +170,7 @@ class Week:
             self.log.append("  answered")
             for path in tree.rglob("*.py"):
                 if b"<<<<<<< " in (data := path.read_bytes()):
-                    path.write_bytes(theirs(data))
+                    path.write_bytes(answered(data))
             done = clone.stack(verb, "--continue")
             if done.code == 2 and "nothing would be left" in done.err:
                 clone.stack.ok(verb, "--abort")
@@ -391,20 +391,20 @@ class Week:
         git(folder, "add", "--all")
         git(folder, "commit", "--quiet", "--allow-empty", "-m", f"{clone.who}'s work")
         git(folder, "fetch", "--quiet", "origin")
-        mine, theirs_ = clone.names(), git(folder, "ls-tree", "--name-only", "origin/main",
+        mine, there = clone.names(), git(folder, "ls-tree", "--name-only", "origin/main",
                                            f"patches/{clone.line_id}/").decode().split()
         git(folder, "merge", "--quiet", "--no-edit", "origin/main", ok=False)
         where = f"patches/{clone.line_id}/series.toml"
         open_ = git(folder, "diff", "--name-only", "--diff-filter=U").decode().split()
         assert set(open_) <= {where}, self.log  # nobody's patch file met anybody else's
         if open_:
-            sides = [git(folder, "show", f":{n}:{where}").decode() for n in (1, 2, 3)]
-            (folder / where).write_text(united(*sides))
+            ours, theirs = (git(folder, "show", f":{n}:{where}").decode() for n in (2, 3))
+            (folder / where).write_text(united(ours, theirs, clone.who))
             git(folder, "add", where)
             git(folder, "commit", "--quiet", "--no-edit")
         self.log.append(f"{clone.who}: shared")
-        there = {Path(path).stem for path in theirs_} - {"series"}
-        others = {name for name in there if not name.startswith(f"{clone.who}-")}
+        stems = {Path(path).stem for path in there} - {"series"}
+        others = {name for name in stems if not name.startswith(f"{clone.who}-")}
         assert set(clone.names()) == {n for n in mine if n.startswith(clone.who)} | others, self.log
         clone.stack.ok("apply")
         git(folder, "push", "--quiet", "origin", "HEAD:main")
@@ -435,7 +435,7 @@ class Week:
         assert len({clone.tree_id() for clone in self.people}) == 1, self.log
 
 
-def theirs(data: bytes) -> bytes:
+def answered(data: bytes) -> bytes:
     """A file with each conflict answered by the patch's own lines."""
     out, side = [], b""
     for line in data.splitlines(keepends=True):
@@ -448,14 +448,10 @@ def theirs(data: bytes) -> bytes:
     return b"".join(out)
 
 
-def united(base: str, ours: str, theirs: str) -> str:
-    """A series that both changed, as a person merges it: theirs, with what we did to it."""
-    was, mine, yours = blocks(base), blocks(ours), blocks(theirs)
-    order = [name for name in yours if name in mine or name not in was]
-    last: str | None = None
-    for name in mine:
-        if name not in order and name not in was:
-            order.insert(order.index(last) + 1 if last in order else 0, name)
-        last = name
+def united(ours: str, theirs: str, who: str) -> str:
+    """A series that both changed, as `who` merges it: the others' order, then their own."""
+    mine, yours = blocks(ours), blocks(theirs)
+    others = [name for name in yours if not name.startswith(f"{who}-")]
+    own = [name for name in mine if name.startswith(f"{who}-")]
     head = _ENTRY.split(theirs)[0]
-    return head + "\n".join(mine.get(name) or yours[name] for name in order)
+    return head + "\n".join([*(yours[name] for name in others), *(mine[name] for name in own)])
