@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tests.support.project import Demo
 
-
 State = tuple[dict[str, bytes], str, str, str]
 
 
