@@ -95,6 +95,8 @@ void dot_block(const DotCall& c, std::int64_t row, std::int64_t token) {
     for (int r = 0; r < R; ++r) {
       const std::uint8_t* at = c.weights + (row + r) * c.k / 2 + b * kLanes * 4;
       const __m256i bits = load_words(at, words - b * kLanes);
+      // The same place R rows on: asked for once, well before it is needed.
+      if (token == 0) _mm_prefetch(at + R * c.k / 2, _MM_HINT_T0);
       __m256 part[T];
       for (int t = 0; t < T; ++t) {
         part[t] = _mm256_loadu_ps(c.x[token + t] + b * kVectors * kLanes);
