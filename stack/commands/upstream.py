@@ -23,7 +23,7 @@ def add(name: str, where: str) -> Verb:
     """Name a source of an upstream; a second one for the same name is an alternative."""
 
     def run(ctx: Context) -> Answer:
-        values = project_setup.add_upstream(ctx.project, name, where)
+        values = project_setup.add_upstream(ctx.project, name, where, ctx.folder)
 
         def show(console: Console) -> None:
             what = ", ".join(f"{key} {value}" for key, value in values.items())

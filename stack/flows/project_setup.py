@@ -42,10 +42,11 @@ def init(folder: Path) -> Path:
     return config
 
 
-def add_upstream(project: Project, name: str, where: str) -> dict[str, str]:
+def add_upstream(project: Project, name: str, where: str, folder: Path) -> dict[str, str]:
     """Name a source of an upstream: a git URL, the path of a repository, or `pypi:PACKAGE`.
 
-    A second call with the same name adds another source. The keys that were written.
+    A relative path is looked up from `folder`. A second call with the same name adds another
+    source. The keys that were written.
     """
     if not _NAME.match(name):
         raise UsageError(f"`{name}` cannot name an upstream", hint="small letters, digits, . _ -")
@@ -55,14 +56,14 @@ def add_upstream(project: Project, name: str, where: str) -> dict[str, str]:
     elif re.match(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", where):
         values["git"] = where
     else:
-        path = Path(where).expanduser()
+        path = (folder / Path(where).expanduser()).resolve()
         objects = mirrors.objects_of(path)
         if objects is None:
             raise UsageError(
                 f"{where}: neither a URL, nor pypi:PACKAGE, nor a git repository",
                 hint="stack upstream add NAME URL|PATH|pypi:PACKAGE",
             )
-        values["path"] = str(path.resolve())
+        values["path"] = str(path)
     project.paths.ensure_state()
     with lock.hold(project.paths.lock, "upstream add", wait=30):
         text = edit.set_table(project.paths.config.read_bytes(), ["upstream", name], values)
