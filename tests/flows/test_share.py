@@ -230,7 +230,7 @@ def test_line_default_and_remove(demo: Demo) -> None:
     stack.ok("line", "remove", "demo/1.0")
     stack.ok("line", "remove", "demo/trial")
     assert "default =" not in (stack.folder / "stack.toml").read_text()
-    assert "begin" in stack.ok("line", "add", "demo@v1.0").err
+    assert "began line demo/1.0" in stack.ok("line", "add", "demo@v1.0").err
 
 
 def test_a_line_that_a_profile_names_stays(demo: Demo) -> None:
