@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from u4moe import cpu_experts, layout, reference
+from u4moe.tuning import Choice, Tile
 
 # What FP16 and BF16 results may differ from the FP32 reference, as norms.
 TOLERANCE = {torch.float16: 6e-4, torch.bfloat16: 5e-3}
@@ -74,13 +75,20 @@ def _cpu(name: str) -> Run:
     return run
 
 
-def _triton(out: Tensor, p: Problem) -> None:
+# Triton's interpreter takes milliseconds a program and does not mind large ones.
+INTERPRETER_TILES = Choice(Tile(2, 32, 128, False), Tile(2, 32, 256, False))
+
+
+def run_triton(out: Tensor, p: Problem, choice: Choice | None = None) -> None:
+    """On the GPU with the table's tiles, in the interpreter with large ones, or with ``choice``."""
     from u4moe import triton_experts
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    moved = [t.to(device) for t in p.arguments()]
-    result = out.to(device)
-    triton_experts.run(result, *moved, layout.check(*moved))
+    on_gpu = torch.cuda.is_available()
+    moved = [t.to("cuda" if on_gpu else "cpu") for t in p.arguments()]
+    result = out.to(moved[0].device)
+    if choice is None and not on_gpu:
+        choice = INTERPRETER_TILES
+    triton_experts.run(result, *moved, layout.check(*moved), choice)
     out.copy_(result)
 
 
@@ -90,7 +98,7 @@ def backends() -> dict[str, Run]:
 
     found: dict[str, Run] = {}
     if importlib.util.find_spec("triton") is not None:
-        found["triton"] = _triton
+        found["triton"] = run_triton
     if cpu_experts.unavailable() is None:
         for name in ("avx512", "avx2", "portable"):
             try:
