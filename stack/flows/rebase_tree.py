@@ -14,7 +14,6 @@ from stack.model.merge3 import OURS, THEIRS, Region
 from stack.model.objects import FOLDER, SYMLINK
 from stack.model.rebase import Place, Rebase
 from stack.repo.carry import Trouble
-from stack.repo.client import Git
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace
@@ -167,7 +166,3 @@ def need(project: Project) -> Rebase:
     if state is None:
         raise StateError("no rebase is under way", hint="stack rebase --onto NAME@REV")
     return state
-
-
-def git_of(project: Project, state: Rebase) -> Git:
-    return worktree(project, state).repository

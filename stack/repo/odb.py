@@ -9,7 +9,6 @@ from typing import Self
 from stack.errors import GitError
 from stack.model.objects import (
     EMPTY_TREE,
-    FILE,
     FOLDER,
     Commit,
     Entry,
@@ -292,8 +291,3 @@ class ObjectStore:
             elif kind == "tree":
                 waiting += [entry.oid for entry in self.tree(oid).values()]
         return list(found)
-
-
-def entry_mode(entry: Entry | None) -> int:
-    """The mode of an entry, an ordinary file's where there is none."""
-    return entry.mode if entry else FILE
