@@ -8,9 +8,9 @@ import msgspec
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at: `ok`, `note` (works, but know it) or `missing`."""
+    """One thing that was looked at: `ok`, `note` (works, but know it), `missing` or `refused`."""
 
     what: str
-    result: Literal["ok", "note", "missing"]
+    result: Literal["ok", "note", "missing", "refused"]
     text: str
     hint: str | None = None

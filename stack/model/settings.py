@@ -45,8 +45,9 @@ class Profile(
     device that breaks what imports it), `install-env` is set while they are fetched and built,
     `lines` the lines whose prefixes become layers, by one of `recipes` where a recipe reads that
     line's upstream, `prepare` commands that make inputs once, `env` is set for every process of
-    the profile, `hardware` and `checkpoint` are what `stack doctor --profile` looks for. Strings
-    are jinja2 templates.
+    the profile, `dry-run` prints the engine's command line that a bench comes to, where the bench's
+    own is a wrapper; `hardware` and `checkpoint` are what `stack doctor --profile` looks for.
+    Strings are jinja2 templates.
     """
 
     python: str = ">=3.11"
@@ -59,6 +60,7 @@ class Profile(
     prepare: tuple[tuple[str, ...], ...] = ()
     env: Mapping[str, str] = {}
     benches: tuple[Name, ...] = ()
+    dry_run: tuple[str, ...] = ()
     hardware: Hardware = Hardware()
     checkpoint: Checkpoint | None = None
 

@@ -35,7 +35,8 @@ class Machine:
         text = (ROOT / "stack.toml").read_text()
         assert ONEAPI in text
         (stack.folder / "stack.toml").write_text(text.replace(ONEAPI, str(self.oneapi)))
-        (stack.folder / "patches").symlink_to(ROOT / "patches")
+        for name in ("patches", "scripts"):
+            (stack.folder / name).symlink_to(ROOT / name)
 
     def program(self, name: str, said: str, *, at: Path | None = None, more: str = "") -> None:
         """A program that prints a text; `more` are lines of shell before that."""
