@@ -1,13 +1,16 @@
-"""`stack verify`: measure each patch against the prefix before it."""
+"""`stack verify`: measure each patch against the prefix before it, or the noise of a machine."""
 
 from __future__ import annotations
 
 import signal
 
 import click
+import msgspec
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
+from stack.errors import UsageError
+from stack.flows import calibrate as noise
 from stack.flows import report
 from stack.flows import verify as flow
 from stack.model.trial import Mode, VerdictRecord
@@ -24,23 +27,34 @@ _BAD = ("SLOWER", "BROKEN", "STALLED")
     help="At most so many pairs of trials for each patch [default: what the bench says]",
 )
 @click.option(
-    "--mode", type=click.Choice(["marginal"]), default="marginal", show_default=True,
-    help="Against which prefix: marginal is the one before the patch",
+    "--mode", type=click.Choice(["marginal", "cumulative", "leave-one-out"]), default="marginal",
+    show_default=True,
+    help="marginal: each prefix against the one before it; cumulative: against the base; "
+    "leave-one-out: the whole line without the patch against the whole line",
+)
+@click.option(
+    "--calibrate", is_flag=True,
+    help="Measure the noise of this machine instead: pairs with nothing changed [default: 8 pairs]",
 )
 @click.option("--fresh", is_flag=True, help="Measure again what the ledger holds already")
 def command(
-    *, patches: tuple[str, ...], profile: str | None, pairs: int | None, mode: Mode, fresh: bool
+    *, patches: tuple[str, ...], profile: str | None, pairs: int | None, mode: Mode,
+    calibrate: bool, fresh: bool,
 ) -> Verb:
     """Measure each patch against the prefix before it.
 
     Gates run first and a red gate gives no number. Trials alternate, each in a fresh process with
-    caches of its own. Ctrl-C keeps what was measured; the next run goes on from there.
+    caches of its own; patches that share a prefix share its trials. A patch with switches is also
+    measured with them off, where it has to be the same. Ctrl-C keeps what was measured; the next
+    run goes on from there. Without --calibrate first, verdicts are marked uncalibrated.
 
     Exit codes: 0 every claim holds, 1 one does not, 5 nothing could be measured.
     """
 
     def run(context: Context) -> Answer:
         signal.signal(signal.SIGTERM, _interrupt)
+        if calibrate:
+            return _calibrate(context, profile, patches, pairs, mode=mode, fresh=fresh)
         found = flow.verify(
             context.project, profile, patches, context.console.emit, pairs=pairs,
             mode=mode, fresh=fresh,
@@ -63,6 +77,32 @@ def command(
 def _interrupt(*_: object) -> None:
     """End like Ctrl-C, so that the engine under test is ended too."""
     raise KeyboardInterrupt
+
+
+def _calibrate(
+    context: Context, profile: str | None, patches: tuple[str, ...], pairs: int | None, *,
+    mode: Mode, fresh: bool,
+) -> Answer:
+    if mode != "marginal":
+        raise UsageError("--calibrate compares nothing, so it has no --mode", hint="give one")
+    found = noise.calibrate(
+        context.project, profile, patches, context.console.emit, pairs=pairs or noise.PAIRS,
+        fresh=fresh,
+    )
+    rows = [
+        (
+            one.bench, f"{one.value:.4g} {one.unit}", str(len(one.ratios)),
+            f"{100 * one.sd:.2f} %", ", ".join(f"{100 * ratio:+.1f}" for ratio in one.ratios),
+        )
+        for one in found.benches
+    ]
+    columns = ("bench", "value", "pairs", "sd of a pair", "differences in %")
+    data = {
+        "profile": found.profile,
+        "machine": {"id": found.machine.id, **found.machine.facts},
+        "calibrations": [msgspec.to_builtins(one) for one in found.benches],
+    }
+    return Answer(data=data, show=lambda console: console.table(columns, rows))
 
 
 def _show(console: Console, verdicts: list[VerdictRecord]) -> None:

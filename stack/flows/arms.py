@@ -8,31 +8,43 @@ from pathlib import Path
 
 import msgspec
 
-from stack.model.line import Member
+from stack.model.line import Claim, Member
 from stack.model.outcome import Outcome
 from stack.model.settings import Bench
 from stack.model.trial import Mode, Side, digest
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
-    """One side: `layers` in import order, what they hold by sha256 ("" for removed), the knobs."""
+    """One side: `layers` in import order, what they hold by sha256 ("" for removed), the knobs.
+
+    Arms that differ by their `draw` alone have caches of their own, so that what chance does to a
+    build counts as noise. A side that could not be `made` stays empty.
+    """
 
     prefix: str
     trees: Mapping[str, str]
     layers: tuple[Path, ...]
     patched: Mapping[str, str]
     knobs: Mapping[str, str]
+    draw: str = ""
+    made: bool = True
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """Names what runs, whatever the environment: the trees, and the draw where there is one."""
+        return {**self.trees, "draw": self.draw} if self.draw else self.trees
 
     @property
     def layers_key(self) -> str:
         """Names what is imported, whatever the environment."""
-        return digest(sorted(self.trees.items()))
+        return digest(sorted(self.identity.items()))
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A patch put to the test: the prefix before it against the prefix with it, in one bench.
+    """A patch put to the test: a side before it against a side with it, in one bench.
 
-    `upstream` is the side without any patch, where the prefix before has some.
+    `upstream` is the side without any patch, where the prefix before has some. `rounds` names the
+    rounds that measure it together with others.
     """
 
     line: str
@@ -44,6 +56,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     before: Arm
     after: Arm
     upstream: Arm | None = None
+    rounds: str | None = None
 
     def arm(self, side: Side) -> Arm:
         if side == "upstream":
@@ -51,12 +64,20 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return self.before if side == "before" else self.after
 
     @property
+    def claim(self) -> Claim | None:
+        """What has to hold: the patch's claim, or "same" where it is switched off."""
+        return "same" if self.mode == "default-off" else self.member.claim
+
+    @property
     def promises_equal_output(self) -> bool:
         """Whether both sides must give the same tokens.
 
         A patch that makes a blocked engine run may correct its arithmetic where it ran, and an
-        experiment may trade exactness; every other patch must leave the output alone.
+        experiment may trade exactness; every other patch must leave the output alone, and so
+        must every patch that is switched off.
         """
+        if self.mode == "default-off":
+            return True
         return self.member.claim != "unblocked" and self.member.kind != "experiment"
 
 
@@ -83,16 +104,17 @@ def _sha256(path: Path) -> str | None:
 
 
 def knobs(
-    profile: Mapping[str, str], bench: Mapping[str, str], applied: list[Member], member: Member
+    common: Mapping[str, str], applied: list[Member], member: Member | None
 ) -> dict[str, str]:
     """The environment of both sides when `member` is put to the test after `applied`.
 
-    Both sides get the patch's own `env`, so that only its code differs; to the side without the
-    patch an unknown name means nothing. What stands before it is switched on too, as it is when
-    the stack is used, but for diagnostics, which would measure themselves.
+    `common` is the profile's and the bench's. Both sides get the patch's own `env`, so that only
+    its code differs; to the side without the patch an unknown name means nothing. What stands
+    before it is switched on too, as it is when the stack is used, but for diagnostics, which would
+    measure themselves. Without a `member` the switches of the patch itself are left alone.
     """
-    env = {**profile, **bench}
+    env = dict(common)
     for earlier in applied:
         if earlier.kind != "diagnostic":
             env |= earlier.env
-    return env | dict(member.env)
+    return env | dict(member.env if member else {})

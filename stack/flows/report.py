@@ -72,10 +72,15 @@ def rows(verdicts: Sequence[VerdictRecord]) -> list[tuple[str, ...]]:
         (
             record.patch, record.state, record.outcome, record.verdict, ratio(record),
             str(record.pairs or "-"),
-            f"{record.bench}: {record.note}" if names.count(record.patch) > 1 else record.note,
+            f"{asked(record)}: {record.note}" if names.count(record.patch) > 1 else record.note,
         )
         for record in verdicts
     ]
+
+
+def asked(record: VerdictRecord) -> str:
+    """The bench, and the mode where it is another than the usual one."""
+    return record.bench if record.mode == "marginal" else f"{record.bench} ({record.mode})"
 
 
 def ratio(record: VerdictRecord) -> str:

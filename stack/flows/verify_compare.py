@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import statistics
+from collections.abc import Sequence
 
 import msgspec
 
@@ -32,12 +33,13 @@ class Comparing:
     """Puts one patch to the test. At most `pairs` pairs are measured, fewer where they suffice."""
 
     def __init__(
-        self, session: Session, asked: Comparison, pairs: int, *, prior: Prior | None = None
+        self, session: Session, asked: Comparison, pairs: int, *, prior: Prior | None = None,
+        family: int = 1,
     ) -> None:
         self.session, self.asked = session, asked
         self.rule = Rule(
             better=asked.bench.better, minimum_effect=asked.bench.minimum_effect, prior=prior,
-            looks=looks_up_to(pairs),
+            looks=looks_up_to(pairs), family=family,
         )
         self.trials: list[Trial] = []
 
@@ -48,10 +50,40 @@ class Comparing:
 
     def run(self) -> Found:
         """Gates first, then warm-ups, then pairs; a red gate or a side that is down ends it."""
-        found = self._run()
-        return msgspec.structs.replace(found, trials=tuple(self.trials))
+        return self.prepare() or self.measure()
 
-    def _run(self) -> Found:
+    def prepare(self) -> Found | None:
+        """Gates and warm-ups; None where both sides run, so that pairs have to tell."""
+        found = self._prepare()
+        return found and msgspec.structs.replace(found, trials=tuple(self.trials))
+
+    def measure(self, *, family: int | None = None) -> Found:
+        """Pairs until a look decides; `family` is how many comparisons one report judges."""
+        if family is not None:
+            self.rule = msgspec.structs.replace(self.rule, family=family)
+        return msgspec.structs.replace(self._measure(), trials=tuple(self.trials))
+
+    def equal_sides(self, pairs: int) -> list[Pair] | Judgement:
+        """So many pairs of two sides that run the same, whatever they show."""
+        states = [self._state(side, None) for side in SIDES]
+        judgement = judge_arms(states[0], states[1])
+        if judgement is not None:
+            return judgement
+        first = self._first_side()
+        found: list[Pair] = []
+        for number in range(pairs):
+            pair = self._pair(first, number, again=False)
+            if isinstance(pair, Judgement):
+                return pair
+            found.append(pair)
+        return found
+
+    def _prepare(self) -> Found | None:
+        if not self.asked.before.made:
+            note = f"what stands above does not apply without `{self.asked.member.name}`"
+            return Found(
+                judgement=Judgement(verdict=Verdict.UNCLEAR, method="not made", note=note)
+            )
         if self.asked.before.patched == self.asked.after.patched:
             note = "changes no file that the engine could load"
             return Found(
@@ -71,7 +103,7 @@ class Comparing:
         ]
         judgement = judge_arms(states[0], states[1])
         if judgement is None:
-            return self._measure()
+            return None
         if judgement.verdict is Verdict.UNBLOCKED:
             return self._unblocked(states[0], judgement)
         return Found(judgement=judgement)
@@ -137,7 +169,7 @@ class Comparing:
         while True:
             step = next_step(pairs, self.rule, replaced=replaced)
             if step.judgement is not None:
-                return self._found(pairs, step.judgement)
+                return timed(pairs, step.judgement)
             if step.replace is not None:
                 replaced = True
                 numbers = [step.replace]
@@ -146,7 +178,7 @@ class Comparing:
             for number in numbers:
                 pair = self._pair(first, number, again=step.replace is not None)
                 if isinstance(pair, Judgement):
-                    return self._found(pairs, pair)
+                    return timed(pairs, pair)
                 pairs[number : number + 1] = [pair]
 
     def _pair(self, first: Side, number: int, *, again: bool) -> Pair | Judgement:
@@ -157,7 +189,7 @@ class Comparing:
         for place, side in enumerate(order, start):
             trial = self._ask(side, "pair", pair=number + 1, place=place, twice=True)
             if trial.figures is None:
-                return _stopped(side, trial, number)
+                return stopped(side, trial, number)
             values[side] = trial.figures.value
         return Pair(values["before"], values["after"], order[0] == "before")
 
@@ -167,15 +199,6 @@ class Comparing:
             if self.session.find(self.asked, side, "pair", pair=1, place=0):
                 return side
         return secrets.choice(SIDES)
-
-    @staticmethod
-    def _found(pairs: list[Pair], judgement: Judgement) -> Found:
-        if not pairs:
-            return Found(judgement=judgement)
-        return Found(
-            judgement=judgement, before_value=statistics.fmean(pair.before for pair in pairs),
-            after_value=statistics.fmean(pair.after for pair in pairs),
-        )
 
 
 def _state(trial: Trial) -> Arm:
@@ -190,7 +213,17 @@ def _judged(before: Arm, after: Arm) -> Judgement:
     return judgement
 
 
-def _stopped(side: Side, trial: Trial, measured: int) -> Judgement:
+def timed(pairs: Sequence[Pair], judgement: Judgement) -> Found:
+    """A judgement over pairs with the mean value of each side."""
+    if not pairs:
+        return Found(judgement=judgement)
+    return Found(
+        judgement=judgement, before_value=statistics.fmean(pair.before for pair in pairs),
+        after_value=statistics.fmean(pair.after for pair in pairs),
+    )
+
+
+def stopped(side: Side, trial: Trial, measured: int) -> Judgement:
     """A side that ran, then twice did not."""
     note = f"stopped running in pair {measured + 1}: {told(_state(trial))}"
     if side == "after":

@@ -6,7 +6,7 @@ import os
 import secrets
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -95,21 +95,32 @@ class Session:
             self.find(asked, side, "pair", pair=pair, place=place)
             for place, side in enumerate(order, start)
         ]
-        first, second = halves
-        if first is None or second is not None:
+        self.drop_stale(halves)
+
+    def ran_before(self, one: Trial, other: Trial) -> bool:
+        """Whether a trial of the ledger stands there before another one."""
+        known = list(self._known)
+        return known.index(one.key) < known.index(other.key)
+
+    def drop_stale(self, cells: Sequence[Trial | None]) -> None:
+        """Forget what there is of a pair or round whose rest would come much later."""
+        there = [trial for trial in cells if trial is not None]
+        if not there or len(there) == len(cells):
             return
-        age = datetime.now(UTC) - datetime.fromisoformat(first.time)
-        if age.total_seconds() > _PAIR_WITHIN:
-            del self._known[first.key]
+        last = max(datetime.fromisoformat(trial.time) for trial in there)
+        if (datetime.now(UTC) - last).total_seconds() > _PAIR_WITHIN:
+            for trial in there:
+                self._known.pop(trial.key, None)
 
     def _key(
         self, asked: Comparison, side: Side, role: Role, pair: int | None, place: int
     ) -> str:
         arm = asked.arm(side)
         rival = asked.arm("after" if side == "before" else "before")
-        against = [rival.trees, rival.knobs] if role == "pair" else None
+        against = [rival.identity, rival.knobs] if role == "pair" else None
         return digest(
-            self.ground.base_key, self.ground.machine, arm.trees, arm.knobs, against,
+            self.ground.base_key, self.ground.machine, arm.identity, arm.knobs,
+            asked.rounds if asked.rounds and role == "pair" else against,
             self.bench_digest(asked.name, asked.bench, gate=role == "gate"), role, pair, place,
         )
 
@@ -137,7 +148,7 @@ class Session:
         """The arm's cache roots: compiled things by all that can matter, bytecode by layers."""
         arm = asked.arm(side)
         argv = self._argv(asked.name, asked.bench, Path("out"), "layer", gate=role == "gate")
-        whole = digest(self.ground.base_key, self.ground.machine, arm.trees, arm.knobs, argv)
+        whole = digest(self.ground.base_key, self.ground.machine, arm.identity, arm.knobs, argv)
         caches = self.paths.engine_caches
         return caches / whole, caches / "pyc" / digest(self.ground.base_key, arm.layers_key)
 

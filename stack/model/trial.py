@@ -13,7 +13,8 @@ from stack.model.verdict import Verdict
 LEDGER_SCHEMA = 1
 Side = Literal["before", "after", "upstream"]
 Role = Literal["gate", "warm-up", "single", "pair"]
-Mode = Literal["marginal"]
+Mode = Literal["marginal", "cumulative", "leave-one-out", "default-off"]
+"""What stands on the two sides; `default-off` is marginal with the patch's switches left alone."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +86,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
 class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="verdict"):
     """What a comparison came to. `ratio` is after to before, above 1 better in the bench's sense.
 
-    Statistics as in `Judgement`; `holds` is None where the claim was not put to the test.
+    Statistics as in `Judgement`; `trees` and `before_trees` map a line to the tree that ran with
+    the patch and on the other side. `holds` is None where the claim was not put to the test.
     `trials` are the ids of the trials that the verdict rests on, `replaces` the verdict that this
     one corrects.
     """
@@ -117,6 +119,8 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record
     method: str
     before: str
     after: str
+    trees: Mapping[str, str] = {}
+    before_trees: Mapping[str, str] = {}
     before_value: float | None = None
     after_value: float | None = None
     unit: str
@@ -136,7 +140,31 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     facts: Mapping[str, Any]
 
 
-Record = Trial | VerdictRecord | Machine
+class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="calibration"):
+    """The log ratios of A/A pairs of one bench on one machine: the noise with nothing changed.
+
+    `sd` is that of a pair. It holds for one fingerprint and one text of the bench. `trials` has two
+    a pair.
+    """
+
+    schema: int = LEDGER_SCHEMA
+    id: str
+    run: str
+    time: str
+    profile: str
+    bench: str
+    bench_digest: str
+    machine: str
+    prefix: str
+    trees: Mapping[str, str]
+    ratios: tuple[float, ...]
+    sd: float
+    value: float
+    unit: str
+    trials: tuple[str, ...]
+
+
+Record = Trial | VerdictRecord | Machine | Calibration
 
 
 def digest(*parts: object) -> str:

@@ -69,11 +69,14 @@ def over_patches(judgements: Sequence[Judgement]) -> list[Judgement]:
     return result
 
 
-def holds(judgement: Judgement, claim: Claim | None) -> bool | None:
+def holds(
+    judgement: Judgement, claim: Claim | None, *, proof: bool = False
+) -> bool | None:
     """True where a claim holds, False where it does not, None where it was not put to the test.
 
     Without a claim the patch has to be no worse than the prefix before it. What nobody can tell
-    apart does not speak against "same", but "faster" has to be shown.
+    apart does not speak against "same", but "faster" has to be shown. Where "same" needs `proof`,
+    what nobody can tell apart was not put to the test.
     """
     verdict = judgement.verdict
     if verdict in (Verdict.BROKEN, Verdict.STALLED):
@@ -85,6 +88,8 @@ def holds(judgement: Judgement, claim: Claim | None) -> bool | None:
     match claim:
         case None:
             return verdict is not Verdict.SLOWER
+        case "same" if proof and verdict is Verdict.UNCLEAR:
+            return None
         case "same":
             return verdict in (Verdict.SAME, Verdict.UNCLEAR, Verdict.UNBLOCKED)
         case "faster":

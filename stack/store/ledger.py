@@ -12,12 +12,20 @@ from typing import TypeVar
 import msgspec
 
 from stack.errors import SchemaTooNew
-from stack.model.trial import LEDGER_SCHEMA, Machine, Record, Trial, VerdictRecord
+from stack.model.trial import (
+    LEDGER_SCHEMA,
+    Calibration,
+    Machine,
+    Record,
+    Trial,
+    VerdictRecord,
+)
 from stack.store import atomic
 
-Kind = TypeVar("Kind", Trial, VerdictRecord, Machine)
+Kind = TypeVar("Kind", Trial, VerdictRecord, Machine, Calibration)
 _FILES: dict[type[Record], str] = {
     Trial: "trials.jsonl", VerdictRecord: "verdicts.jsonl", Machine: "machines.jsonl",
+    Calibration: "calibrations.jsonl",
 }
 
 
@@ -69,6 +77,10 @@ class Ledger:
     def machines(self, warn: Callable[[str], None]) -> Iterator[Machine]:
         """Every whole fingerprint, oldest first."""
         return self._read(Machine, warn)
+
+    def calibrations(self, warn: Callable[[str], None]) -> Iterator[Calibration]:
+        """Every whole A/A history, oldest first."""
+        return self._read(Calibration, warn)
 
     def _read(self, kind: type[Kind], warn: Callable[[str], None]) -> Iterator[Kind]:
         path = self.folder / _FILES[kind]

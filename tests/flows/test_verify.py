@@ -119,7 +119,7 @@ def test_interrupts_keep_what_was_measured_and_leave_nothing_running(toy: Toy) -
         assert running(toy) == []
     kept = toy.trials()
     data = toy.stack.ok("verify", "time-the-steps", "--json").json["data"]
-    assert len(toy.trials()) == 8, "nothing that was finished is measured again"
+    assert len(toy.trials()) == 16, "nothing that was finished is measured again"
     assert toy.trials()[: len(kept)] == kept
     assert data["patches"][0]["pairs"] == 2
 
@@ -137,7 +137,7 @@ def test_a_killed_verify_loses_no_trial_and_its_engine_is_ended_later(toy: Toy) 
     assert done.code == 0, done
     assert toy.trials()[: len(kept)] == kept
     assert not set(left) & set(running(toy))
-    assert len(toy.trials()) == 6
+    assert len(toy.trials()) == 12
 
 
 def test_two_verifies_at_once_do_not_mix(toy: Toy) -> None:
@@ -150,3 +150,49 @@ def test_two_verifies_at_once_do_not_mix(toy: Toy) -> None:
     assert "measuring.lock: held by process" in second.err
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
+
+
+def test_a_patch_with_a_switch_is_proved_to_be_off_by_default(toy: Toy) -> None:
+    data = toy.stack.ok("verify", "time-the-steps", "--json").json["data"]
+    on, off = data["patches"][0]["benches"]
+    assert (on["mode"], off["mode"], off["claim"]) == ("marginal", "default-off", "same")
+    assert (off["verdict"], off["holds"]) == ("SAME", True)
+    assert all("TOY_TIMING" not in trial["env"] for trial in off["trials"])
+    gates = {trial["side"]: trial["tokens"] for trial in off["trials"] if trial["role"] == "gate"}
+    assert gates["before"] == gates["after"]
+
+
+def test_a_calibrated_verdict_rests_on_this_machines_noise(toy: Toy) -> None:
+    toy.stack.ok("build")
+    wrong = toy.stack("verify", "--calibrate", "--mode", "cumulative")
+    assert wrong.code == 2
+    before = toy.stack.ok("verify", "time-the-steps", "--json").json["data"]["patches"][0]
+    assert (before["calibrated"], "uncalibrated" in before["note"]) == (False, True)
+    done = toy.stack.ok("verify", "--calibrate", "time-the-steps", "--pairs", "4", "--json")
+    (noise,) = done.json["data"]["calibrations"]
+    assert (noise["bench"], len(noise["ratios"]), len(noise["trials"])) == ("softmax", 4, 8)
+    trials = {trial["id"]: trial for trial in toy.trials()}
+    pairs = [trials[one] for one in noise["trials"]]
+    assert {trial["prefix"] for trial in pairs} == {"time-the-steps"}
+    assert len({trial["cache"] for trial in pairs}) == 2, "each side has a build of its own"
+    count = len(trials)
+    after = toy.stack.ok("verify", "time-the-steps", "--json").json["data"]["patches"][0]
+    assert (after["calibrated"], "uncalibrated" in after["note"]) == (True, False)
+    toy.stack.ok("verify", "--calibrate", "time-the-steps", "--pairs", "4")
+    assert len(toy.trials()) == count, "what was measured is kept"
+    assert len((toy.state / "ledger/calibrations.jsonl").read_bytes().splitlines()) == 1
+
+
+@pytest.mark.parametrize("mode", ["cumulative", "leave-one-out"])
+def test_other_modes_put_other_sides_against_each_other(toy: Toy, mode: str) -> None:
+    data = toy.stack.ok("verify", "--mode", mode, "--json").json["data"]
+    rows = {row["name"]: row for row in data["patches"]}
+    sides = {name: (row["before"]["prefix"], row["after"]["prefix"]) for name, row in rows.items()}
+    verdicts = [row["verdict"] for row in rows.values()]
+    assert {row["mode"] for row in rows.values()} == {mode}
+    if mode == "cumulative":
+        assert {before for before, _ in sides.values()} == {"base"}
+        assert verdicts == ["UNBLOCKED", "UNBLOCKED", "UNBLOCKED"]
+    else:
+        assert sides["route-sigmoid"] == ("without route-sigmoid", "time-the-steps")
+        assert verdicts == ["UNBLOCKED", "UNBLOCKED", "SAME"]
