@@ -1,6 +1,10 @@
-"""Builds the CPU extension where torch can be imported; without torch the package has none."""
+"""Builds the CPU extension where torch and a C++ compiler are; else says so and goes without."""
 
 from __future__ import annotations
+
+import os
+import shlex
+import shutil
 
 from setuptools import setup
 
@@ -8,12 +12,26 @@ from setuptools import setup
 GCC_12 = ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]
 SOURCES = ["experts", "rows_avx512", "rows_avx2", "rows_portable"]
 
-try:
-    from torch.utils.cpp_extension import BuildExtension, CppExtension
-except ImportError:
-    print("u4moe: torch is not installed here, so the CPU extension is left out")
+
+def lacking() -> str | None:
+    """What the extension needs and this environment has not."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return "torch is not installed here"
+    compiler = shlex.split(os.environ.get("CXX", "c++"))[0]
+    if shutil.which(compiler) is None:
+        return f"the C++ compiler {compiler} is not on PATH"
+    return None
+
+
+missing = lacking()
+if missing is not None:
+    print(f"u4moe: {missing}, so the CPU extension is left out: plain torch stands in for it")
     setup()
 else:
+    from torch.utils.cpp_extension import BuildExtension, CppExtension
+
     extension = CppExtension(
         "u4moe._cpu",
         [f"csrc/{name}.cpp" for name in SOURCES],
@@ -27,7 +45,4 @@ else:
             *GCC_12,
         ],
     )
-    setup(
-        ext_modules=[extension],
-        cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False)},
-    )
+    setup(ext_modules=[extension], cmdclass={"build_ext": BuildExtension})

@@ -139,7 +139,8 @@ def main() -> int:
     parser.add_argument("--experts", type=int, default=problem.EXPERTS, help="on cpu")
     parser.add_argument("--peers", type=Path, help="folder with vLLM's files, see vllm_peers.py")
     options = parser.parse_args()
-    reason = u4moe.u4_unavailable(options.device)
+    on_cpu = options.device == "cpu"
+    reason = cpu_experts.unavailable() if on_cpu else u4moe.u4_unavailable(options.device)
     if reason is not None:
         print(reason, file=sys.stderr)
         return 5

@@ -16,7 +16,7 @@ def unavailable() -> str | None:
     """Loads the extension once; the reason where it is missing or does not load, else None."""
     found = sorted(Path(__file__).parent.glob("_cpu*.so"))
     if not found:
-        return "u4moe's CPU extension is not built: run pip install ./kernels with torch installed"
+        return "u4moe's CPU extension is not built: that takes torch and a C++ compiler"
     try:
         torch.ops.load_library(str(found[0]))
     except OSError as error:

@@ -20,12 +20,13 @@ _LIBRARY.define(
 
 
 def u4_unavailable(device: torch.device | str) -> str | None:
-    """Why raw-u4 experts cannot run on this kind of device, or None where they can."""
+    """Why raw-u4 experts cannot run on this kind of device, or None where they can.
+
+    On CPUs they always can: ``torch_experts`` stands in for an extension that was not compiled.
+    """
     kind = torch.device(device).type
     if kind == "cpu":
-        from u4moe import cpu_experts
-
-        return cpu_experts.unavailable()
+        return None
     if kind not in ("cuda", "xpu"):
         return f"u4moe has no kernels for {kind} devices"
     backend = getattr(torch, kind, None)
@@ -65,11 +66,14 @@ def _run_cpu(
     topk_weights: Tensor,
     topk_ids: Tensor,
 ) -> Tensor:
-    from u4moe import cpu_experts
+    from u4moe import cpu_experts, torch_experts
 
     shape = layout.check(hidden_states, w13, s13, w2, s2, topk_weights, topk_ids)
     out = torch.empty_like(hidden_states)
-    cpu_experts.run(out, hidden_states, w13, s13, w2, s2, topk_weights, topk_ids, shape)
+    if (reason := cpu_experts.unavailable()) is not None:
+        torch_experts.warn(reason)
+    run = cpu_experts.run if reason is None else torch_experts.run
+    run(out, hidden_states, w13, s13, w2, s2, topk_weights, topk_ids, shape)
     return out
 
 

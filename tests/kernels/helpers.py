@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from u4moe import cpu_experts, layout, reference
+from u4moe import cpu_experts, layout, reference, torch_experts
 from u4moe.tuning import Choice, Tile
 
 # What FP16 and BF16 results may differ from the FP32 reference, as norms.
@@ -92,11 +92,16 @@ def run_triton(out: Tensor, p: Problem, choice: Choice | None = None) -> None:
     out.copy_(result)
 
 
+def run_torch(out: Tensor, p: Problem) -> None:
+    """Plain torch, where nothing is compiled."""
+    torch_experts.run(out, *p.arguments(), layout.check(*p.arguments()))
+
+
 def backends() -> dict[str, Run]:
-    """What runs here: Triton on its GPU or interpreter, and each instruction set of the CPU."""
+    """What runs here: plain torch, Triton (GPU or interpreter), each instruction set of the CPU."""
     import importlib.util
 
-    found: dict[str, Run] = {}
+    found: dict[str, Run] = {"torch": run_torch}
     if importlib.util.find_spec("triton") is not None:
         found["triton"] = run_triton
     if cpu_experts.unavailable() is None:

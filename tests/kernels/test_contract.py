@@ -93,8 +93,8 @@ def test_absent_gpu_has_a_reason() -> None:
     assert u4moe.u4_unavailable("cuda") == "torch sees no cuda device"
 
 
-def test_imports_without_triton_and_extension(tmp_path: Path) -> None:
-    """A copy of the Python files alone, with Triton hidden, imports and says what is missing."""
+def test_runs_without_triton_and_extension(tmp_path: Path) -> None:
+    """A copy of the Python files alone, with Triton hidden, runs and says once what is missing."""
     copy = tmp_path / "u4moe"
     copy.mkdir()
     for file in (KERNELS / "u4moe").glob("*.py"):
@@ -105,11 +105,9 @@ def test_imports_without_triton_and_extension(tmp_path: Path) -> None:
         "print(u4moe.u4_unavailable('cpu'))\n"
         "x = torch.zeros(1, 128).half(); w13 = torch.zeros(1, 256, 64, dtype=torch.uint8)\n"
         "s13 = torch.zeros(1, 256, 1).half(); w2 = torch.zeros(1, 128, 64, dtype=torch.uint8)\n"
-        "s2 = torch.zeros(1, 128, 1).half(); r = torch.ones(1, 1)\n"
-        "try:\n"
-        "    u4moe.moe_forward_tiny_nmajor_u4(x, w13, s13, w2, s2, r, torch.zeros(1, 1).int())\n"
-        "except RuntimeError as error:\n"
-        "    print(error)\n"
+        "s2 = torch.zeros(1, 128, 1).half(); r = torch.ones(1, 1); i = torch.zeros(1, 1).int()\n"
+        "for _ in range(2):\n"
+        "    print(u4moe.moe_forward_tiny_nmajor_u4(x, w13, s13, w2, s2, r, i).norm().item())\n"
     )
     done = subprocess.run(
         [
@@ -123,7 +121,8 @@ def test_imports_without_triton_and_extension(tmp_path: Path) -> None:
         check=True,
         cwd=tmp_path,
     )
-    assert done.stdout.count("CPU extension is not built") == 2
+    assert done.stdout.split() == ["None", "0.0", "0.0"]
+    assert done.stderr.count("CPU extension is not built") == 1
 
 
 def test_tiles_are_chosen_by_shape() -> None:
