@@ -45,6 +45,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "verify": "Measure each patch against the prefix before it",
         "report": "Show the last verdicts as a table",
         "diagnose": "Say how runs ended and why, from their logs",
+        "ledger": "Take in results of other labs, and hand out ours",
     },
     "Care": {
         "doctor": "Check this machine and project, and name what is missing",

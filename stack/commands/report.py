@@ -10,11 +10,15 @@ import click
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.errors import UsageError
+from stack.errors import StateError, UsageError
+from stack.flows import ledger_evidence
 from stack.flows import report as flow
+from stack.model.evidence import Evidence
 from stack.store import atomic
+from stack.store.project import Line
 
 Format = Literal["html", "md", "csv"]
+History = list[tuple[Line, Path, Evidence]]
 
 
 @click.command("report")
@@ -33,13 +37,22 @@ def command(
 
     Every number comes from the ledger; nothing is measured. The page of --html has the line as a
     ladder, the history of each bench, machines, and each patch with its diff; it loads nothing, so
-    it can be sent as it is.
+    it can be sent as it is. What other labs measured (`stack ledger import`) stands apart, below.
     """
 
     def run(context: Context) -> Answer:
         form = _format(as_html=as_html, as_markdown=as_markdown, as_csv=as_csv, output=output)
-        found = flow.report(context.project, profile, context.console.emit)
+        name, chosen = context.project.profile(profile)
+        history = ledger_evidence.of_profile(context.project, chosen)
+        try:
+            found = flow.report(context.project, profile, context.console.emit)
+        except StateError as wrong:
+            if not history or form is not None:
+                raise
+            return _only_history(context, history, name, wrong)
         text = "" if form is None else _text(context, found, form)
+        if form == "md":
+            text += ledger_evidence.to_markdown(history)
         if output is not None:
             atomic.write(context.folder / output, text.encode())
 
@@ -50,14 +63,38 @@ def command(
                 console.raw(text.encode())
             else:
                 console.table(flow.COLUMNS, flow.rows(found.verdicts), right=flow.RIGHT)
+                _show_history(console, history)
 
         data = {
             "profile": found.profile,
             "patches": flow.documents(found.verdicts, found.trials),
+            "history": ledger_evidence.documents(history, context.project),
         }
         return Answer(data=data, show=show)
 
     return run
+
+
+def _only_history(
+    context: Context, history: History, name: str, wrong: StateError
+) -> Answer:
+    """The answer where nothing was measured here, but other labs told what they found."""
+
+    def show(console: Console) -> None:
+        console.say(f"{wrong.message}; hint: {wrong.hint}")
+        _show_history(console, history)
+
+    documents = ledger_evidence.documents(history, context.project)
+    return Answer(data={"profile": name, "patches": [], "history": documents}, show=show)
+
+
+def _show_history(console: Console, history: History) -> None:
+    for line, _, evidence in history:
+        console.out(f"\n{line.id}, {ledger_evidence.title(evidence)}")
+        cells = ledger_evidence.rows([evidence])
+        console.table(ledger_evidence.COLUMNS, cells, right=ledger_evidence.RIGHT)
+        for fact in ledger_evidence.facts(evidence):
+            console.out(fact)
 
 
 def _format(
