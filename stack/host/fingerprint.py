@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -96,29 +97,39 @@ def _governor() -> str | None:
 
 
 def gpus() -> tuple[str, ...]:
-    """Accelerators with their driver, as the vendors' tools name them; empty without a tool."""
+    """Accelerators with driver, identity and power limit, as far as the vendors' tools tell.
+
+    Empty without a tool. Two cards of one model differ, and a card under another limit is another.
+    """
     found: list[str] = []
     if shutil.which("nvidia-smi"):
+        asked = "name,driver_version,memory.total,uuid,power.limit"
         code, out, _ = process.capture(
-            ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
-            timeout=20,
+            ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], timeout=20
         )
         if code == 0:
             found += [line.strip() for line in out.decode("utf-8", "replace").splitlines() if line]
     if shutil.which("xpu-smi"):
-        code, out, _ = process.capture(["xpu-smi", "discovery", "-j"], timeout=20)
-        if code == 0:
-            found += _xpus(out)
+        for listed in _xpu_smi("discovery").get("device_list", ()):
+            number = str(listed.get("device_id", ""))
+            card = {
+                **_xpu_smi("discovery", "-d", number), **listed, **_xpu_smi("config", "-d", number),
+            }
+            said = [str(card[key]) for key in _XPU_FACTS if card.get(key) not in (None, "")]
+            if "power_limit" in card:
+                said.append(f"{card['power_limit']} W")
+            found.append(", ".join(said))
     return tuple(found)
 
 
-def _xpus(data: bytes) -> list[str]:
-    """The names in `xpu-smi discovery -j`, `{"device_list": [{"device_name": ...}]}`."""
+_XPU_FACTS = ("device_name", "driver_version", "uuid")
+
+
+def _xpu_smi(*words: str) -> dict[str, Any]:
+    """What `xpu-smi WORDS -j` prints; nothing where it fails or prints something else."""
+    code, out, _ = process.capture(["xpu-smi", *words, "-j"], timeout=20)
     try:
-        listed = msgspec.json.decode(data)["device_list"]
-        return [
-            ", ".join(str(one[key]) for key in ("device_name", "driver_version") if key in one)
-            for one in listed
-        ]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return []
+        said = msgspec.json.decode(out) if code == 0 else {}
+    except msgspec.DecodeError:
+        said = {}
+    return said if isinstance(said, dict) else {}
