@@ -58,16 +58,21 @@ def lines(root: str) -> list[str]:
 
 def members(root: str, line: str) -> list[dict[str, object]]:
     """The patches of a line, as `series.toml` has them; `ValueError` for what is not ours."""
+    return _tables(root, line)[0]
+
+
+def _tables(root: str, line: str) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """The patches of a line, and those that it goes without."""
     import tomllib
 
     with open(os.path.join(root, "patches", line, "series.toml"), "rb") as file:
         document = tomllib.load(file)
     if document.get("schema") != 1:
         raise ValueError(line)
-    found = document.get("patch", [])
-    if any(not isinstance(member["name"], str) for member in found):
+    found, left = document.get("patch", []), document.get("left", [])
+    if any(not isinstance(member["name"], str) for member in (*found, *left)):
         raise ValueError(line)
-    return list(found)
+    return list(found), list(left)
 
 
 def list_text(root: str, wanted: list[str]) -> str:
@@ -83,11 +88,11 @@ def list_text(root: str, wanted: list[str]) -> str:
             raise KeyError(name)
     out = []
     for line in chosen:
-        patches = members(root, line)
+        patches, left = _tables(root, line)
         active = sum(patch.get("state", "active") == "active" for patch in patches)
         parked = len(patches) - active
         out.append(f"{line}  {active} active" + (f", {parked} parked" if parked else ""))
-        width = max((len(str(patch["name"])) for patch in patches), default=0)
+        width = max((len(str(patch["name"])) for patch in (*patches, *left)), default=0)
         for patch in patches:
             state = str(patch.get("state", "active"))
             if reason := patch.get("reason"):
@@ -95,6 +100,9 @@ def list_text(root: str, wanted: list[str]) -> str:
             kind = str(patch.get("kind", "feature"))
             mark = "+" if state == "active" else "-"
             out.append(f"  {mark} {str(patch['name']).ljust(width)}  {kind.ljust(10)}  {state}")
+        for patch in left:
+            where = f"left in {patch['source']} ({patch['reason']})"
+            out.append(f"  x {str(patch['name']).ljust(width)}  {' ' * 10}  {where}")
     return "\n".join(out) + "\n" if out else "no lines yet: stack line add NAME@REV\n"
 
 

@@ -15,7 +15,10 @@ from stack.model.line import near
 @click.command(short_help="List lines and their patches")
 @click.argument("names", nargs=-1, metavar="[UPSTREAM | LINE]...")
 def command(names: tuple[str, ...]) -> Verb:
-    """List lines and their patches, in order; + is applied by default, - is parked."""
+    """List lines and their patches, in order.
+
+    + is applied by default, - is parked, x was left behind by a rebase.
+    """
 
     def run(ctx: Context) -> Answer:
         project = ctx.project
@@ -37,6 +40,7 @@ def command(names: tuple[str, ...]) -> Verb:
                 {
                     "line": series.id, "pin": msgspec.to_builtins(series.pin),
                     "patches": [msgspec.to_builtins(member) for member in series.patch],
+                    "left": [msgspec.to_builtins(one) for one in series.left],
                 }
                 for series in chosen
             ]

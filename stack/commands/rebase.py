@@ -13,11 +13,10 @@ from stack.context import Answer, Context, Verb
 from stack.errors import Conflict, UsageError
 from stack.flows import pins, rebase_tree
 from stack.flows import rebase as flow
+from stack.model.line import REASONS, Reason
 from stack.model.outcome import Outcome
 from stack.model.rebase import Rebase
 from stack.store.project import Project
-
-REASONS = ("negative", "neutral", "obsolete", "upstreamed", "superseded")
 
 
 @click.command(short_help="Carry a line to another commit")
@@ -36,7 +35,12 @@ REASONS = ("negative", "neutral", "obsolete", "upstreamed", "superseded")
 )
 @click.option("--skip", is_flag=True, help="Leave the patch out and go on")
 @click.option(
-    "--park", type=click.Choice(REASONS), help="Leave the patch out with this reason and go on"
+    "--park", type=click.Choice(REASONS),
+    help="Leave the patch behind for good, with this reason in series.toml, and go on",
+)
+@click.option(
+    "--leave", multiple=True, metavar="PATCH=REASON",
+    help=f"Leave this patch behind from the start; REASON is {', '.join(REASONS)}",
 )
 @click.option(
     "--replace",
@@ -48,8 +52,8 @@ REASONS = ("negative", "neutral", "obsolete", "upstreamed", "superseded")
 @options.dry_run
 def command(
     onto: str | None, upstream: str | None, line: str | None, label: str | None, into: str | None,
-    ours: bool, continue_: bool, skip: bool, park: str | None, replace: Path | None, abort_: bool,
-    strict: bool, dry_run: bool,
+    ours: bool, continue_: bool, skip: bool, park: Reason | None, leave: tuple[str, ...],
+    replace: Path | None, abort_: bool, strict: bool, dry_run: bool,
 ) -> Verb:
     """Carry a line to another commit by merging each patch's two trees with the new one.
 
@@ -84,7 +88,7 @@ def command(
                 revision = pins.newest_release(project, name, ctx.console.emit)
             done = flow.start(
                 project, chosen, revision, ctx.console.emit, label=label, into=into, ours=ours,
-                dry_run=dry_run, command=ctx.command,
+                leave=dict(map(_left, leave)), dry_run=dry_run, command=ctx.command,
             )
         if not done.finished and not dry_run:
             raise _stopped(project, done)
@@ -95,6 +99,17 @@ def command(
         )
 
     return run
+
+
+def _left(text: str) -> tuple[str, Reason]:
+    """`PATCH=REASON` taken apart."""
+    name, _, said = text.partition("=")
+    reason = next((known for known in REASONS if known == said), None)
+    if reason is None:
+        raise UsageError(
+            f"--leave {text}: `{said}` is no reason", hint=f"PATCH=REASON, {', '.join(REASONS)}"
+        )
+    return name, reason
 
 
 def _suspect(state: Rebase) -> bool:
@@ -160,6 +175,7 @@ def _data(state: Rebase) -> dict[str, object]:
             for member in state.members[state.at + 1 :]
         ]
     return {
+        "left": [msgspec.to_builtins(one) for one in state.left],
         "line": state.source, "target": state.target, "pin": msgspec.to_builtins(state.pin),
         "finished": state.current is None, "patches": rows,
     }
@@ -183,6 +199,8 @@ def _show(console: Console, done: flow.Rebased) -> None:
     console.say(f"{state.source} to {state.target}: {flow.outcomes(state.done)}, {word}")
     if done.parked:
         console.say(f"parked patches that came along: {', '.join(done.parked)}")
+    for one in state.left:
+        console.say(f"left behind for good: {one.name} ({one.reason})")
     if done.left:
         console.say(f"parked patches left behind: {', '.join(done.left)}")
     changed = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from stack.flows.prefixes import items
 from stack.flows.rebase_finish import finish
 from stack.flows.rebase_steps import Ahead, behind, blamed, look_ahead, opened, settled
 from stack.flows.transaction import writing
-from stack.model.line import Member
+from stack.model.line import Left, Member, Reason
 from stack.model.mail import parse_mail
 from stack.model.outcome import Outcome
 from stack.model.parse_diff import parse_diff
@@ -42,13 +42,15 @@ class Rebased(msgspec.Struct, frozen=True, kw_only=True):
 
 def start(
     project: Project, line: Line, revision: str, emit: Emit, *, label: str | None = None,
-    into: str | None = None, ours: bool = False, dry_run: bool = False,
-    command: tuple[str, ...] = (),
+    into: str | None = None, ours: bool = False, leave: Mapping[str, Reason] | None = None,
+    dry_run: bool = False, command: tuple[str, ...] = (),
 ) -> Rebased:
     """Carry the active patches of a line to `revision`.
 
     With `into` they join a line that exists there: its patches first; of two with one Patch-Id its
-    version wins, unless `ours`. Raises `Conflict` at the first patch that needs an answer.
+    version wins, unless `ours`, and what it goes without already is not asked again. `leave` are
+    patches that stay behind, with the reason that the new line keeps. Raises `Conflict` at the
+    first patch that needs an answer.
     """
     if (running := trees.load(project)) is not None:
         raise StateError(
@@ -63,7 +65,8 @@ def start(
     if base.tree == line.series.pin.tree and joined is None:
         raise UsageError(f"{line.id} is pinned there already", hint="stack list")
     with writing(project, f"rebase {line.id}", emit):
-        kept, members = _merged(line, joined, ours)
+        left = tuple(_left(line, name, reason) for name, reason in (leave or {}).items())
+        kept, members = _merged(line, joined, ours, {one.name for one in left})
         with ObjectStore(base.git) as odb:
             front = items(target, kept, project) if joined else []
             steps = replay(odb, base.commit, front)
@@ -76,7 +79,8 @@ def start(
             state = Rebase(
                 source=line.id, target=f"{upstream}/{pin.label}", pin=pin, base=base.commit,
                 start=tip, into=joined is not None, kept=tuple(kept), members=tuple(members),
-                digest=line.digest([member.name for member in members]), command=command,
+                left=left, digest=line.digest([member.name for member in members]),
+                command=command,
             )
             return _go_on(project, line, odb, state, emit, dry_run=dry_run)
 
@@ -107,9 +111,17 @@ def _joined(project: Project, line: Line, label: str, into: str | None) -> Line 
     return joined
 
 
-def _merged(line: Line, joined: Line | None, ours: bool) -> tuple[list[Member], list[Member]]:
+def _left(line: Line, name: str, reason: Reason) -> Left:
+    """What the new line says of a patch that stays behind."""
+    member = line.series.member(name)
+    return Left(name=name, reason=reason, source=line.id, id=_patch_id(line, member))
+
+
+def _merged(
+    line: Line, joined: Line | None, ours: bool, stay: set[str]
+) -> tuple[list[Member], list[Member]]:
     """The members that stay in front, and those to carry, each Patch-Id once."""
-    members = list(line.series.select())
+    members = [member for member in line.series.select() if member.name not in stay]
     if joined is None:
         return [], members
     kept = list(joined.series.select())
@@ -118,7 +130,12 @@ def _merged(line: Line, joined: Line | None, ours: bool) -> tuple[list[Member], 
     if ours:
         kept = [member for member in kept if _patch_id(joined, member) not in own]
     else:
-        members = [member for member in members if _patch_id(line, member) not in held]
+        gone = {one.id or one.name for one in joined.series.left}
+        members = [
+            member
+            for member in members
+            if _patch_id(line, member) not in held and _patch_id(line, member) not in gone
+        ]
     return kept, members
 
 
@@ -170,7 +187,7 @@ def _go_on(
 
 
 def resume(
-    project: Project, emit: Emit, *, skip: bool = False, park: str | None = None,
+    project: Project, emit: Emit, *, skip: bool = False, park: Reason | None = None,
     replacement: bytes | None = None,
 ) -> Rebased:
     """Go on after a conflict: with what stands in the worktree, or without the patch (`skip`).
@@ -222,9 +239,10 @@ def resume(
                 name=item.name, outcome=Outcome.UPSTREAMED if dropped and not reason else outcome,
                 commit=commit, tree=tree, dropped=dropped, notes=(reason,) if reason else (),
             )
-            parked = {**state.parked, **({item.name: park} if park else {})}
+            behind = (_left(line, item.name, park),) if park else ()
             state = msgspec.structs.replace(
-                state, done=(*state.done, settled), at=state.at + 1, stopped=(), parked=parked
+                state, done=(*state.done, settled), at=state.at + 1, stopped=(),
+                left=(*state.left, *behind),
             )
             trees.save(project, state)
             return _go_on(project, line, odb, state, emit, remembered=remembered)

@@ -42,7 +42,7 @@ def finish(
         files = {**held, **files}
     else:
         text = edit.new_series(upstream, state.pin, context=line.series.context)
-    files[SERIES] = edit.set_members(text, members)
+    files[SERIES] = edit.add_left(edit.set_members(text, members), state.left)
     change = Change(upstream=upstream, label=state.pin.label, files=files)
     commit(
         project, odb, change, state.command,
@@ -56,6 +56,7 @@ def _parked(
 ) -> tuple[list[tuple[Member, bytes]], list[str]]:
     """The parked patches that merge clean on top of the carried ones, alone, and the others."""
     taken = {member.name for member in (*state.kept, *state.members)}
+    taken |= {one.name for one in state.left}
     parked = [m for m in line.series.patch if m.state == "parked" and m.name not in taken]
     if not parked:
         return [], []

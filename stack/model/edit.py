@@ -12,10 +12,10 @@ import tomlkit
 from tomlkit.items import Table
 
 from stack.errors import ConfigError
-from stack.model.line import Member, Pin
+from stack.model.line import Left, Member, Pin
 
 _ENTRY = re.compile(r"\s*\[\[\s*patch\s*\]\]")
-_OTHER = re.compile(r"\s*\[\s*(?!patch\b)[\w-]+(\s*\.\s*[\w-]+)*\s*\]\s*(#.*)?$")
+_OTHER = re.compile(r"\s*\[\[?\s*(?!patch\b)[\w-]+(\s*\.\s*[\w-]+)*\s*\]\]?\s*(#.*)?$")
 
 
 def new_series(upstream: str, pin: Pin, *, context: int = 3) -> bytes:
@@ -68,6 +68,20 @@ def set_members(data: bytes, members: Sequence[Member]) -> bytes:
     if (last, "") not in neighbours:
         made = _apart(made) if tail else made.rstrip("\n") + "\n"
     return (made + tail).encode()
+
+
+def add_left(data: bytes, left: Sequence[Left]) -> bytes:
+    """The same document with more patches that the line goes without, at its end."""
+    if not left:
+        return data
+    made = data.decode()
+    for one in left:
+        table = tomlkit.table()
+        for key in ("name", "reason", "source", "id"):
+            if value := getattr(one, key):
+                table[key] = value
+        made = _apart(made) + tomlkit.dumps({"left": [table]}).rstrip("\n") + "\n"
+    return made.encode()
 
 
 def rename_member(data: bytes, old: str, new: str) -> bytes:

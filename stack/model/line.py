@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -18,6 +18,7 @@ Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 State = Literal["active", "parked"]
 PatchKind = Literal["fix", "feature", "diagnostic", "experiment"]
 Reason = Literal["negative", "neutral", "obsolete", "upstreamed", "superseded"]
+REASONS: tuple[Reason, ...] = get_args(Reason)
 Claim = Literal["same", "faster", "unblocked"]
 
 
@@ -58,10 +59,20 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     claim: Claim | None = None
 
 
+class Left(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A patch that this line goes without: it stood in `source` and was not carried here."""
+
+    name: Name
+    reason: Reason
+    source: str
+    id: str | None = None
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `series.toml` says; `patch` is in order, and order is meaning.
 
-    `context` is the number of context lines with which `export` writes hunks.
+    `context` is the number of context lines with which `export` writes hunks; `left` are the
+    patches that a rebase left behind for good, by name and Patch-Id.
     """
 
     schema: int
@@ -69,6 +80,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pin: Pin
     context: Annotated[int, msgspec.Meta(ge=1, le=20)] = 3
     patch: tuple[Member, ...] = ()
+    left: tuple[Left, ...] = ()
 
     @property
     def id(self) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from stack.model.line import Member, Pin
+from stack.model.line import Left, Member, Pin
 from stack.model.merge3 import Region
 from stack.model.outcome import Outcome
 
@@ -38,6 +36,7 @@ class Rebase(msgspec.Struct, frozen=True, kw_only=True):
 
     `kept` are the members of the line at the target that stay in front (`--into`), `start` the
     commit after them. `at` is the index in `members` of the patch that is next or has stopped.
+    `left` are the patches that stay behind for good.
     """
 
     schema: int = SCHEMA
@@ -53,7 +52,7 @@ class Rebase(msgspec.Struct, frozen=True, kw_only=True):
     at: int = 0
     done: tuple[Done, ...] = ()
     stopped: tuple[Place, ...] = ()
-    parked: Mapping[str, str] = {}
+    left: tuple[Left, ...] = ()
     command: tuple[str, ...] = ()
 
     @property

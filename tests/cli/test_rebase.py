@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,38 @@ def test_skip_and_park_leave_a_patch_out(stopped: Stack) -> None:
 def test_park_says_the_reason(stopped: Stack) -> None:
     done = stopped.ok("rebase", "--park", "obsolete", "--json").json["data"]
     assert done["patches"][0]["notes"] == ["obsolete"]
-    assert names(stopped) == ["two", "three"]
+    gone = {"name": "one", "reason": "obsolete", "source": "demo/1", "id": "1" * 16}
+    assert done["left"] == [gone]
+    series = tomllib.loads((stopped.folder / "patches/demo/2/series.toml").read_text())
+    assert [patch["name"] for patch in series["patch"]] == ["two", "three"]
+    assert series["left"] == [gone]
+    assert "  x one                left in demo/1 (obsolete)\n" in stopped.ok("list", "demo/2").out
+    assert stopped.ok("list", "demo/2", "--json").json["data"]["lines"][0]["left"] == [gone]
+
+
+def test_what_was_left_behind_is_not_asked_again(case: Moving) -> None:
+    stack = case.project()
+    stack.ok("rebase", "--onto", "demo@v2", "--leave", "one=obsolete")
+    done = stack.ok("rebase", "--onto", "demo@v2", "--into", "demo/2", "--json").json["data"]
+    assert done["patches"] == []
+    series = tomllib.loads((stack.folder / "patches/demo/2/series.toml").read_text())
+    assert [patch["name"] for patch in series["patch"]] == ["two", "three"]
+    assert [one["name"] for one in series["left"]] == ["one"]
+    # New patches go before what stands behind them in the file.
+    stack.ok("apply", "--line", "demo/2")
+    tree = stack.folder / ".stack/workspaces/demo/2/tree"
+    (tree / "more").write_bytes(b"more\n")
+    stack.ok("new", "four", "-m", "four", "--why", "more", "--line", "demo/2")
+    series = tomllib.loads((stack.folder / "patches/demo/2/series.toml").read_text())
+    assert [patch["name"] for patch in series["patch"]] == ["two", "three", "four"]
+    assert [one["name"] for one in series["left"]] == ["one"]
+
+
+@pytest.mark.parametrize("said", ["one", "one=", "one=because", "nobody=obsolete"])
+def test_leave_wants_a_patch_and_a_reason(case: Moving, said: str) -> None:
+    output = case.project()("rebase", "--onto", "demo@v2", "--leave", said)
+    assert output.code == 2
+    assert said.partition("=")[0] in output.err
 
 
 def test_replace_takes_a_rewritten_patch_of_the_same_id(
