@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from stack.errors import SourceError, StackError, UsageError
+from stack.errors import SourceError, UsageError
 from stack.flows.events import Emit, Progress, Said
 from stack.model.line import Pin, Series
 from stack.model.settings import SourceKind, Upstream
@@ -81,15 +81,11 @@ def open_base(
 
 def _held(repository: Git, series: Series, source: SourceKind | None) -> Base | None:
     """A base that an earlier run brought and that is still whole."""
-    for kind in (source,) if source else ORDER:
-        found = repository.run(
-            "rev-parse", "--verify", "--quiet", ref_of(series.pin.label, kind), ok=(0, 1, 128)
-        )
-        if found.code == 0 and mirrors.has_commit(repository, found.text):
-            try:
-                return _checked(repository, series.pin, found.text, kind)
-            except StackError:
-                continue
+    kinds = (source,) if source else ORDER
+    refs = [ref_of(series.pin.label, kind) for kind in kinds]
+    for kind, commit in zip(kinds, mirrors.commits(repository, refs), strict=True):
+        if commit is not None and commit[1] == series.pin.tree:
+            return Base(git=repository, commit=commit[0], tree=commit[1], source=kind)
     return None
 
 

@@ -64,7 +64,8 @@ def forecast(
     project: Project, line: Line, members: Sequence[Member], revisions: Sequence[str], emit: Emit,
     *, why: bool = False,
 ) -> Forecast:
-    """Carry `members` to every revision in memory; with `why`, ask upstream's history as well.
+    """Carry `members` to every revision in memory; with `why`, ask upstream's history as well, and
+    look for where lost code went.
 
     A revision that no source serves becomes a column with the reason; the others are still told.
     """
@@ -72,24 +73,25 @@ def forecast(
     parsed = items(line, members, project)
     base = open_base(project, line.series, emit)
     found: list[tuple[Pin, Base] | str] = []
+    fetched: dict[str, str] = {}
     for at, revision in enumerate(revisions):
         emit(Progress("fetching", at, len(revisions), revision))
         try:
-            pin = resolve_pin(project, line.series.upstream, revision, emit)
+            pin = resolve_pin(project, line.series.upstream, revision, emit, fetched=fetched)
             found.append((pin, open_base(project, at_pin(line.series, pin), emit)))
         except StackError as wrong:
             found.append(wrong.message)
     columns: list[Column] = []
     with ObjectStore(base.git) as odb:
+        merger = Merger(odb)
         for at, (revision, target) in enumerate(zip(revisions, found, strict=True)):
             emit(Progress("forecast", at, len(revisions), revision))
             if isinstance(target, str):
                 columns.append(Column(revision=revision, pin=None, error=target))
                 continue
-            merger = Merger(odb)
             steps = carry_series(
                 odb, parsed, base.commit, target[1].commit, answer=memory.answer,
-                on_conflict="assume", merger=merger,
+                on_conflict="assume", merger=merger, explain=why,
             )
             behind: dict[str, tuple[Origin, ...]] = {}
             if why:

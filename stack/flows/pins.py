@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import msgspec
 
@@ -26,12 +27,17 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 def resolve_pin(
-    project: Project, name: str, revision: str, emit: Emit, *, label: str | None = None
+    project: Project, name: str, revision: str, emit: Emit, *, label: str | None = None,
+    fetched: dict[str, str] | None = None,
 ) -> Pin:
     """The pin that a revision means: a line's, or asked of local repository, mirror and index.
 
-    Raises `SourceError` with every source's reason where none knows the revision.
+    A release whose archive was read before needs no network, unless there is a mirror that could
+    tell its commit. `fetched` has the upstreams that were fetched already, with what went wrong:
+    callers with many revisions share one. Raises `SourceError` with every source's reason where
+    none knows the revision.
     """
+    fetched = {} if fetched is None else fetched
     name, upstream = project.upstream(name)
     for existing in project.labels(name):
         series = project.series(name, existing)
@@ -49,16 +55,22 @@ def resolve_pin(
     if upstream.git is not None:
         mirror = mirrors.Mirror(project.paths.mirror(name), upstream.git)
         found = mirror.resolve(revision)
-        if found is None:
+        if found is None and not mirror.exists and upstream.sdist and _is_release(revision):
+            archive = sdists.held(project.paths.sdists, upstream.sdist, revision.removeprefix("v"))
+            if archive and (pin := _read_before(archive)):
+                return msgspec.structs.replace(pin, label=label or pin.label)
+        if found is None and name not in fetched:
             try:
                 fetch_upstream(project, name, emit)
                 found = mirror.resolve(revision)
-                reasons.append(f"git: {upstream.git} has no revision {revision}")
+                fetched[name] = f"git: {upstream.git} has no such revision"
             except SourceError as wrong:
-                reasons.append(f"git: {wrong.message}")
+                fetched[name] = f"git: {wrong.message}"
+        if found is None:
+            reasons.append(fetched[name])
         if found is not None:
             return _git_pin(mirror.git, found, revision, label)
-    if upstream.sdist is not None and re.match(r"v?\d+(\.\d+)+", revision):
+    if upstream.sdist is not None and _is_release(revision):
         try:
             return _sdist_pin(project, upstream.sdist, revision, label, repository, emit)
         except SourceError as wrong:
@@ -67,6 +79,10 @@ def resolve_pin(
         f"no source of {name} knows `{revision}`", context=reasons,
         hint=f"stack upstream fetch {name}, or give a full commit, tag or release",
     )
+
+
+def _is_release(revision: str) -> bool:
+    return re.match(r"v?\d+(\.\d+)+", revision) is not None
 
 
 def _git_pin(git: Git, commit_: str, revision: str, label: str | None) -> Pin:
@@ -87,15 +103,8 @@ def _sdist_pin(
         ),
     )
     made = label or version
-    note = archive.with_name(archive.name + ".json")
-    stat = archive.stat()
-    stamp = f"{stat.st_size} {stat.st_mtime_ns}"
-    try:
-        known = msgspec.json.decode(note.read_bytes(), type=_Read)
-        if known.stamp == stamp:
-            return msgspec.structs.replace(known.pin, label=made)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        pass
+    if known := _read_before(archive):
+        return msgspec.structs.replace(known, label=made)
     emit(Progress(f"reading {archive.name}"))
     with ObjectStore(repository) as odb:
         tree, short = sdists.read(archive, odb)
@@ -104,8 +113,26 @@ def _sdist_pin(
         odb.write()  # so that the archive is read once for its pin and its base
     repository.run("update-ref", ref_of(made, "sdist"), commit_)
     pin = Pin(label=made, tree=tree, sdist=sdist)
-    atomic.write(note, msgspec.json.encode(_Read(stamp=stamp, pin=pin)))
+    atomic.write(_note(archive), msgspec.json.encode(_Read(stamp=_stamp(archive), pin=pin)))
     return pin
+
+
+def _read_before(archive: Path) -> Pin | None:
+    """The pin that was read from an archive in the cache, if it has not changed since."""
+    try:
+        known = msgspec.json.decode(_note(archive).read_bytes(), type=_Read)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+    return known.pin if known.stamp == _stamp(archive) else None
+
+
+def _note(archive: Path) -> Path:
+    return archive.with_name(archive.name + ".json")
+
+
+def _stamp(archive: Path) -> str:
+    stat = archive.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 def newest_release(project: Project, name: str, emit: Emit) -> str:

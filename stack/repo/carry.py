@@ -66,6 +66,7 @@ class Merger:
         self._lines: dict[str, list[bytes]] = {}
         self._changes: dict[tuple[str, str], list[Change]] = {}
         self._binary: dict[str, bool] = {}
+        self.alike: dict[tuple[str, str], float] = {}
 
     def lines(self, oid: str) -> list[bytes]:
         """The lines of a blob; no lines for the empty id."""

@@ -65,12 +65,13 @@ class CarriedStep(msgspec.Struct, frozen=True, kw_only=True):
 def carry_series(
     odb: ObjectStore, items: Sequence[Item], old_base: str, new_base: str, *,
     answer: Answer = lambda region: None, on_conflict: OnConflict = "stop",
-    start: tuple[int, str] | None = None, merger: Merger | None = None,
+    start: tuple[int, str] | None = None, merger: Merger | None = None, explain: bool = True,
 ) -> list[CarriedStep]:
     """Carry `items`, made for the commit `old_base`, to the commit `new_base`.
 
     At a conflict either stop (the rest is NOT_TRIED) or `assume` the patch's own side, so that a
-    forecast can look at those behind it. `start` is `(index, commit)`: begin there instead.
+    forecast can look at those behind it. `start` is `(index, commit)`: begin there instead. With
+    `explain` a trouble says where the code went.
     """
     old_tree, new_tree = odb.commit(old_base).tree, odb.commit(new_base).tree
     paths = {path for item in items for file in item.files for path in (file.old, file.path)}
@@ -78,7 +79,7 @@ def carry_series(
     odb.read_paths(new_tree, paths)
     old_steps = replay(odb, old_base, items)
     merger = merger or Merger(odb)
-    renames = Renames(odb, old_tree, new_tree)
+    renames = Renames(odb, old_tree, new_tree, known=merger.alike)
     first, parent = start or (0, new_base)
     tree = odb.commit(parent).tree
     before = old_steps[first - 1].tree or old_tree if first else old_tree
@@ -96,7 +97,7 @@ def carry_series(
             out.append(CarriedStep(**common, outcome=outcome, trouble=() if stopped else why))  # type: ignore[arg-type]
             stopped = stopped or on_conflict == "stop"
             continue
-        done = carry(merger, before, after, tree, renames=renames, answer=answer)
+        done = carry(merger, before, after, tree, renames=renames, answer=answer, explain=explain)
         if done.trouble:
             out.append(
                 CarriedStep(

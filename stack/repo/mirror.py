@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stack.errors import GitError, SourceError
-from stack.model.objects import ZERO
 from stack.repo.client import Git
 from stack.store import atomic
 
@@ -58,6 +57,17 @@ def objects_of(repository: Path) -> Path | None:
     return (repository / found.text / "objects").resolve()
 
 
+def commits(git: Git, revisions: Sequence[str]) -> list[tuple[str, str] | None]:
+    """Commit and tree of each revision that is in the repository, in one go and offline."""
+    asked = "".join(f"{one}^{{commit}}\n{one}^{{tree}}\n" for one in revisions)
+    told = git.run("cat-file", "--batch-check=%(objectname)", stdin=asked.encode(), env=_OFFLINE)
+    rows = [row if re.fullmatch(r"[0-9a-f]{40}", row) else None for row in told.text.split("\n")]
+    return [
+        (commit, tree) if commit is not None and tree is not None else None
+        for commit, tree in zip(rows[::2], rows[1::2], strict=True)
+    ]
+
+
 def has_commit(git: Git, commit: str) -> bool:
     """Whether a commit is in the repository, without asking a remote for it."""
     found = git.run("cat-file", "-e", f"{commit}^{{commit}}", ok=None, env=_OFFLINE)
@@ -82,7 +92,10 @@ class Mirror:
         return (self.folder / "HEAD").exists()
 
     def fetch(self, report: Report) -> None:
-        """Make the mirror or bring it up to date: branches and tags, full history, no blobs."""
+        """Make the mirror or bring it up to date: branches and tags, full history, no blobs.
+
+        A mirror that cannot be filled is not there afterwards.
+        """
         if not self.exists:
             with atomic.new_folder(self.folder) as fresh:
                 Git().run("init", "--quiet", "--bare", "--initial-branch=none", str(fresh))
@@ -95,21 +108,21 @@ class Mirror:
                     ("core.repositoryFormatVersion", "1"),
                 ):
                     Git(fresh).run("config", key, value)
+                _update(Git(fresh), self.url, report)
+            return
         free_locks(self.folder)  # whoever fetches holds the mirror's lock
         self.git.run("config", "remote.origin.url", self.url)
-        self._network(
-            "fetch", "--progress", "--prune", "--tags", "--force", "--filter=blob:none", "origin",
-            report=report,
-        )
+        _update(self.git, self.url, report)
 
     def fetch_blobs(self, tree: str, report: Report) -> int:
         """Bring every object of `tree` that is missing here, in one request; how many."""
         missing = missing_objects(self.git, tree)
         if missing:
-            self._network(
-                "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--progress", "--no-tags",
-                "--no-write-fetch-head", "--recurse-submodules=no", "--filter=blob:none", "origin",
-                "--stdin", stdin=b"\n".join(missing) + b"\n", report=report,
+            _network(
+                self.git, self.url, "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--progress",
+                "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no",
+                "--filter=blob:none", "origin", "--stdin", stdin=b"\n".join(missing) + b"\n",
+                report=report,
             )
         return len(missing)
 
@@ -119,17 +132,27 @@ class Mirror:
             return None
         return resolve(self.git, revision)
 
-    def _network(self, *arguments: str, report: Report, stdin: bytes | None = None) -> None:
-        def progress(line: str) -> None:
-            if match := _PERCENT.match(line):
-                report(match[1].strip().lower(), float(match[2]), 100.0)
 
-        try:
-            self.git.run(*arguments, stdin=stdin, user_config=True, on_progress=progress)
-        except GitError as wrong:
-            last = [line for line in wrong.context[1:] if line.strip()]
-            reason = last[-1].removeprefix("fatal: ") if last else wrong.message
-            raise SourceError(f"{self.url} cannot be fetched: {reason}") from None
+def _update(git: Git, url: str, report: Report) -> None:
+    _network(
+        git, url, "fetch", "--progress", "--prune", "--tags", "--force", "--filter=blob:none",
+        "origin", report=report,
+    )
+
+
+def _network(
+    git: Git, url: str, *arguments: str, report: Report, stdin: bytes | None = None
+) -> None:
+    def progress(line: str) -> None:
+        if match := _PERCENT.match(line):
+            report(match[1].strip().lower(), float(match[2]), 100.0)
+
+    try:
+        git.run(*arguments, stdin=stdin, user_config=True, on_progress=progress)
+    except GitError as wrong:
+        last = [line for line in wrong.context[1:] if line.strip()]
+        reason = last[-1].removeprefix("fatal: ") if last else wrong.message
+        raise SourceError(f"{url} cannot be fetched: {reason}") from None
 
 
 def resolve(git: Git, revision: str) -> str | None:
@@ -139,11 +162,6 @@ def resolve(git: Git, revision: str) -> str | None:
         candidates = [f"refs/tags/{revision}", f"refs/tags/v{revision}", f"refs/heads/{revision}"]
         if re.fullmatch(r"[0-9a-f]{4,39}", revision):
             candidates.append(revision)
-    for candidate in candidates:
-        found = git.run(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{candidate}^{{commit}}",
-            ok=(0, 1, 128),
-        )
-        if found.code == 0 and found.text != ZERO:
-            return found.text
-    return None
+    if "\n" in revision:
+        return None
+    return next((found[0] for found in commits(git, candidates) if found), None)

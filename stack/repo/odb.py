@@ -216,35 +216,39 @@ class ObjectStore:
                 raw = raw.replace(head + bytes.fromhex(was.oid), head + bytes.fromhex(now.oid), 1)
         return raw
 
-    def changed(
-        self, old: str, new: str, prefix: bytes = b""
-    ) -> dict[bytes, tuple[Entry | None, Entry | None]]:
+    def changed(self, old: str, new: str) -> dict[bytes, tuple[Entry | None, Entry | None]]:
         """The paths in which two trees differ, with the entry on both sides.
 
-        Equal folders are not looked into.
+        Equal folders are not looked into; those of one depth are read in one go.
         """
         found: dict[bytes, tuple[Entry | None, Entry | None]] = {}
-        if old == new:
-            return found
-        before, after = self.tree(old), self.tree(new)
-        for name in (*before, *(name for name in after if name not in before)):
-            left, right = before.get(name), after.get(name)
-            if left == right:
-                continue
-            path = prefix + name
-            left_folder = left is not None and left.mode == FOLDER
-            right_folder = right is not None and right.mode == FOLDER
-            if left_folder or right_folder:
-                found |= self.changed(
-                    left.oid if left and left_folder else EMPTY_TREE,
-                    right.oid if right and right_folder else EMPTY_TREE,
-                    path + b"/",
-                )
-            if (left and not left_folder) or (right and not right_folder):
-                found[path] = (
-                    left if left and not left_folder else None,
-                    right if right and not right_folder else None,
-                )
+        level = [(b"", old, new)] if old != new else []
+        while level:
+            self.read_ahead(oid for _, *both in level for oid in both)
+            below: list[tuple[bytes, str, str]] = []
+            for prefix, left_tree, right_tree in level:
+                before, after = self.tree(left_tree), self.tree(right_tree)
+                for name in (*before, *(name for name in after if name not in before)):
+                    left, right = before.get(name), after.get(name)
+                    if left == right:
+                        continue
+                    left_folder = left is not None and left.mode == FOLDER
+                    right_folder = right is not None and right.mode == FOLDER
+                    path = prefix + name
+                    if left_folder or right_folder:
+                        below.append(
+                            (
+                                path + b"/",
+                                left.oid if left and left_folder else EMPTY_TREE,
+                                right.oid if right and right_folder else EMPTY_TREE,
+                            )
+                        )
+                    if (left and not left_folder) or (right and not right_folder):
+                        found[path] = (
+                            left if left and not left_folder else None,
+                            right if right and not right_folder else None,
+                        )
+            level = below
         return found
 
     def forget(self) -> None:

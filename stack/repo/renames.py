@@ -11,7 +11,9 @@ from stack.model.objects import FOLDER, Entry
 from stack.repo.odb import ObjectStore
 
 LIKENESS = 0.5
-_CANDIDATES = 400
+_SURE = 0.75
+"""A file of the same name that is so much alike is the one; no other is looked at."""
+_CANDIDATES = 120
 _MEMORY = 32 << 20
 _TELLING = 12
 _COMMON = 12
@@ -22,13 +24,17 @@ _WORD = re.compile(rb"[a-z]+|[0-9]+")
 class Renames:
     """The files of `new` that `old` did not have, matched to those that went.
 
-    Unless `deep`, only files of the same name or the same content are candidates.
+    Unless `deep`, only files of the same name or the same content are candidates. `known` keeps
+    how much two blobs are alike: shared by several targets, it saves most of their reading.
     """
 
-    def __init__(self, odb: ObjectStore, old: str, new: str, *, deep: bool = True) -> None:
+    def __init__(
+        self, odb: ObjectStore, old: str, new: str, *, deep: bool = True,
+        known: dict[tuple[str, str], float] | None = None,
+    ) -> None:
         self.odb, self.old, self.new, self.deep = odb, old, new, deep
+        self._alike = {} if known is None else known
         self._added: dict[bytes, Entry] | None = None
-        self._lines: dict[str, set[bytes]] = {}
         self._found: dict[bytes, bytes | None] = {}
         self._joined: dict[bytes, tuple[bytes, list[int], list[bytes]]] = {}
 
@@ -67,17 +73,28 @@ class Renames:
             ),
             key=lambda p: (not _is_near(p, name), -len(words & _words(p)), p),
         )
+        near = [p for p in candidates if _is_near(p, name)]
+        found = self._best(base.oid, near)
+        if found is None or found[0] < _SURE:
+            found = self._best(base.oid, candidates[:_CANDIDATES])
+        return found[1] if found else None
+
+    def _best(self, own: str, paths: list[bytes]) -> tuple[float, bytes] | None:
+        """Of new files the one most like a blob, if it is at least half alike."""
+        ids = list(dict.fromkeys(self.added[path].oid for path in paths))
+        unread = [oid for oid in ids if (own, oid) not in self._alike]
+        if unread:
+            mine = _telling(self.odb.blob(own))
+            for oid, data in self.odb.blobs(unread):
+                theirs = _telling(data)
+                like = len(mine & theirs) / max(len(mine), len(theirs), 1)
+                self._alike[own, oid] = like
         best: tuple[float, bytes] | None = None
-        own = self._set(base.oid)
-        chosen = candidates[:_CANDIDATES]
-        for oid, data in self.odb.blobs(list({self.added[other].oid for other in chosen})):
-            self._lines[oid] = _telling(data)
-        for other in chosen:
-            theirs = self._set(self.added[other].oid)
-            like = len(own & theirs) / max(len(own), len(theirs), 1)
+        for path in paths:
+            like = self._alike.get((own, self.added[path].oid), 0.0)
             if like >= LIKENESS and (best is None or like > best[0]):
-                best = (like, other)
-        return best[1] if best else None
+                best = (like, path)
+        return best
 
     def where(self, path: bytes, lines: Iterable[bytes]) -> str:
         """Where most of these lines of a file stand now, as text for a message; else empty.
@@ -123,11 +140,6 @@ class Renames:
                 size += len(found) + 1
             self._joined[suffix] = b"".join(parts), starts, paths
         return self._joined[suffix]
-
-    def _set(self, oid: str) -> set[bytes]:
-        if oid not in self._lines:
-            self._lines[oid] = _telling(self.odb.blob(oid))
-        return self._lines[oid]
 
 
 def _telling(data: bytes) -> set[bytes]:

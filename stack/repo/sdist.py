@@ -74,14 +74,15 @@ def _is_archive(found: Package) -> bool:
 
 def fetch(package: str, version: str, sha256: str | None, folder: Path, report: Report) -> Path:
     """The archive in the cache `folder`, downloaded if it is not there; its digest is checked."""
-    held = folder / f"{package}-{version}.tar.gz"
-    if held.exists():
-        if sha256 is None or digest(held) == sha256:
-            return held
-        held.unlink()
+    known = held(folder, package, version)
+    if known is not None:
+        if sha256 is None or digest(known) == sha256:
+            return known
+        known.unlink()
+    place = _place(folder, package, version)
     url, _ = find(package, version)
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{held.name}.{secrets.token_hex(4)}.tmp"
+    part = folder / f".{place.name}.{secrets.token_hex(4)}.tmp"
     try:
         _download(url, part, f"{package}-{version}.tar.gz", report)
         found = digest(part)
@@ -91,10 +92,20 @@ def fetch(package: str, version: str, sha256: str | None, folder: Path, report: 
                 context=[f"pinned  sha256 {sha256}", f"found   sha256 {found}", f"from    {url}"],
                 hint="do not use it; if the release was replaced, add a new line for it",
             )
-        os.replace(part, held)
+        os.replace(part, place)
     finally:
         part.unlink(missing_ok=True)
-    return held
+    return place
+
+
+def held(folder: Path, package: str, version: str) -> Path | None:
+    """The archive of a release in the cache `folder`, if it is there."""
+    place = _place(folder, package, version)
+    return place if place.exists() else None
+
+
+def _place(folder: Path, package: str, version: str) -> Path:
+    return folder / f"{package}-{version}.tar.gz"
 
 
 def _download(url: str, target: Path, label: str, report: Report) -> None:
