@@ -7,7 +7,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "init": "Start a project in a folder",
         "upstream": "Add, fetch and list upstreams",
         "line": "Add and list lines",
-        "import": "Take mail patches into a line, in order",
+        "import": "Take mail patches, a branch or a pile of diffs into a line",
     },
     "Look": {
         "status": "Compare the workspaces with the patch files",
@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Prove": {
         "verify": "Measure each patch against the prefix before it",
+        "screen": "Try knobs of a bench against the best setting so far",
         "report": "Show the last verdicts as a table",
         "diagnose": "Say how runs ended and why, from their logs",
         "ledger": "Take in results of other labs, and hand out ours",

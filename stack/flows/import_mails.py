@@ -12,19 +12,19 @@ import msgspec
 from stack.errors import BadPatch, Conflict, UsageError
 from stack.flows.base import open_base
 from stack.flows.events import Emit
+from stack.flows.import_enter import enter
 from stack.flows.prefixes import items
-from stack.flows.transaction import Change, commit, line_files, writing
-from stack.model import edit
+from stack.flows.transaction import line_files, writing
 from stack.model.line import Member
 from stack.model.mail import Mail, parse_mail
 from stack.model.mailbox import split_mailbox
 from stack.model.outcome import Outcome
 from stack.model.parse_diff import parse_diff
 from stack.model.settings import SourceKind
-from stack.repo.format import format_commits, refuse_unmailable, slug, unique
+from stack.repo.format import refuse_unmailable, slug, unique
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import Item, replay
-from stack.store.project import SERIES, Line, Project
+from stack.store.project import Line, Project
 
 _NUMBER = re.compile(r"\A\d+[-_.]")
 
@@ -39,6 +39,18 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     added: bool
     known: bool = False
     note: str = ""
+
+
+def as_input(row: Placed, upstream: str) -> dict[str, object]:
+    """A mail's row in the words that every import has for what became of a file."""
+    result = "placed" if row.added else "upstreamed" if row.outcome is Outcome.UPSTREAMED else (
+        "duplicate" if row.known else "contained"
+    )
+    return {
+        "file": row.file, "upstream": upstream, "result": result,
+        "patches": [row.name] if row.added or row.known else [], "reason": row.note,
+        "known": row.known,
+    }
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,20 +138,10 @@ def _import(
             ends = [step.commit for step in steps if step.commit]
             for found in entering:
                 refuse_unmailable(found.item.mail.message, found.file)
-            odb.write()
-            texts = format_commits(base.git, start, ends[-1], context=series.context)
-            files = {
-                f"{found.item.name}.patch": text
-                for found, text in zip(entering, texts, strict=True)
-            }
-            members = [*series.patch, *(Member(name=found.item.name) for found in entering)]
-            toml = edit.set_members((line.folder / SERIES).read_bytes(), members)
-            change = Change(
-                upstream=series.upstream, label=series.pin.label,
-                files={**(line_files(line.folder) or {}), **files, SERIES: toml},
+            enter(
+                project, odb, base.git, series, start, str(ends[-1]),
+                [Member(name=found.item.name) for found in entering], command,
             )
-            summary = f"imported {len(entering)} patches into {line.id}"
-            commit(project, odb, change, command, summary)
     return list(placed.values())
 
 

@@ -1,0 +1,53 @@
+"""Whether what is to be imported is mail, which has one strict reader, or a pile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from stack.errors import BadPatch
+from stack.flows.pile_read import PATCH_LIKE, list_files, read_file
+from stack.model.mail import parse_mail
+from stack.model.mailbox import split_mailbox
+
+_MAIL = (".patch", ".mbox", ".eml")
+_PLAIN = re.compile(r"-p1")
+
+
+def why_pile(paths: Sequence[Path], folder: Path) -> str | None:
+    """What makes these paths a pile, for the person; None where they are mail files and no more.
+
+    Files without any diff are none: the strict reader says what is wrong with them.
+    """
+    files = list_files(paths, folder)
+    for file in files:
+        if file.back or file.strip not in (None, 1):
+            return f"{file.shown} has options in its series"
+    odd = None
+    for file in files:
+        listed = file.series is not None or any(file.path == path for path in paths)
+        inside = any(file.path.parent == path for path in paths)
+        if not (listed or (inside and file.path.suffix in _MAIL)):
+            if file.path.name.lower().endswith(PATCH_LIKE) or read_file(file):
+                odd = odd or f"{file.shown} is no mail"
+        elif not _is_mail(file.path):
+            odd = odd or f"{file.shown} is no mail"
+    if odd is None:
+        return None
+    for file in files:
+        if any(one.sections or one.damage for one in read_file(file)):
+            return odd
+    return None
+
+
+def _is_mail(path: Path) -> bool:
+    try:
+        data = path.read_bytes()
+        for first, raw in split_mailbox(data):
+            parse_mail(raw, f"{path}:{first}")
+    except BadPatch as wrong:
+        return "not a patch in mail format" not in wrong.message
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,284 @@
+"""The replay of a pile: each input changes the worktree as it once did, or is set aside."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from stack.flows.events import Emit, Progress
+from stack.flows.pile_read import Input
+from stack.flows.pile_route import Route, Router
+from stack.flows.pile_section import Fit, Misfit, Placer, Prefer
+from stack.flows.pile_undo import Undoing, Undone
+from stack.flows.pile_world import BASE, View, World
+from stack.model.objects import Entry
+from stack.repo.replay import show
+
+Result = Literal[
+    "placed", "contained", "duplicate", "reverts", "upstreamed", "unplaceable", "damaged", "other",
+]
+ASIDE = ("unplaceable", "damaged", "other")
+_SHOWN = 4
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one input in one upstream; `patches` are those that came of it.
+
+    `known` says that an import before this one had it.
+    """
+
+    file: str
+    upstream: str | None
+    result: Result
+    patches: tuple[str, ...] = ()
+    reason: str = ""
+    digest: str = ""
+    flags: tuple[str, ...] = ()
+    known: bool = False
+    suggestion: str = ""
+
+    @property
+    def aside(self) -> bool:
+        return self.result in ASIDE
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """An input that changed a worktree: the trees before and after, and how each file went."""
+
+    one: Input
+    upstream: str
+    before: str
+    after: str
+    fits: tuple[tuple[Route, Fit], ...]
+    undone: Undone
+    digest: str = ""
+
+
+class Replayed(msgspec.Struct, kw_only=True):
+    """The end of a replay: steps in their order per upstream, and rows in the pile's order."""
+
+    steps: dict[str, list[Step]]
+    rows: dict[tuple[int, str | None], Row]
+
+
+class Replay:
+    """Replays one pile over the worlds of its upstreams."""
+
+    def __init__(
+        self, worlds: Mapping[str, World], router: Router, known: Mapping[tuple[str, str], Row],
+    ) -> None:
+        self.worlds, self.router, self.known = worlds, router, known
+        self.undoing = {name: Undoing(world) for name, world in worlds.items()}
+        self.steps: dict[str, list[Step]] = {name: [] for name in worlds}
+        self.rows: dict[tuple[int, str | None], Row] = {}
+        self.pending: list[tuple[int, Input, str, list[Route], str]] = []
+        self.seen: dict[tuple[str, str], str] = {}
+        self.digests: dict[tuple[int, str], str] = {}
+
+    def remember(self, inputs: Sequence[Input]) -> None:
+        """Give the states of patches that the lines have already the turns of their inputs."""
+        turns: dict[tuple[str, str], int] = {}
+        for turn, one in enumerate(inputs if self.known else ()):
+            groups: dict[str, list[Route]] = {}
+            for route in self.router.routes(one):
+                groups.setdefault(route.upstream or BASE, []).append(route)
+            for name, routes in groups.items():
+                row = self.known.get((name, _digest(routes)))
+                turns |= {(name, patch): turn for patch in (row.patches if row else ())}
+        for name, world in self.worlds.items():
+            world.retime({patch: turn for (one, patch), turn in turns.items() if one == name})
+
+    def run(self, inputs: Sequence[Input], emit: Emit) -> Replayed:
+        """Take the inputs in order; what does not fit yet is tried again after each that does."""
+        for turn, one in enumerate(inputs):
+            emit(Progress("replaying", turn, len(inputs), one.file))
+            self._take(turn, one)
+        return Replayed(steps=self.steps, rows=self.rows)
+
+    def _take(self, turn: int, one: Input) -> None:
+        if one.damage is not None:
+            self._row(turn, one, None, "damaged", str(one.damage))
+            return
+        if not one.sections:
+            self._row(turn, one, None, "other", "holds no diff")
+            return
+        groups: dict[str | None, list[Route]] = {}
+        for route in self.router.routes(one):
+            groups.setdefault(route.upstream, []).append(route)
+        if foreign := groups.pop(None, None):
+            self._row(turn, one, None, "other", _nobody(foreign, list(self.worlds)))
+        for name, routes in groups.items():
+            assert name is not None
+            self._group(turn, one, name, routes)
+
+    def _group(self, turn: int, one: Input, name: str, routes: list[Route]) -> None:
+        digest = _digest(routes)
+        self.digests[turn, name] = digest
+        if (twin := self.seen.get((name, digest))) is not None:
+            self._row(turn, one, name, "duplicate", f"the same as {twin}", digest=digest)
+            return
+        self.seen[name, digest] = one.file
+        if (was := self.known.get((name, digest))) is not None:
+            self.rows[turn, name] = msgspec.structs.replace(was, file=one.file, known=True)
+            return
+        misfits = self._try(turn, one, name, routes, digest)
+        if misfits:
+            why = _why(misfits, len(routes))
+            self._row(turn, one, name, "unplaceable", why, digest=digest)
+            self.pending.append((turn, one, name, routes, digest))
+
+    def _try(
+        self, turn: int, one: Input, name: str, routes: list[Route], digest: str,
+        *, late: bool = False,
+    ) -> list[Misfit]:
+        """Place an input as a whole; what keeps it from that."""
+        world = self.worlds[name]
+        prefer: Prefer = "now"
+        while True:
+            view = View(world, len(self.router.inputs) if late else turn)
+            placer = Placer(view, prefer)
+            fits: list[tuple[Route, Fit]] = []
+            misfits: list[Misfit] = []
+            for route in routes:
+                fit = placer.put(route.section, route.path, route.old)
+                if isinstance(fit, Misfit):
+                    misfits.append(fit)
+                    continue
+                view.changes |= fit.entries
+                fits.append((route, fit))
+            if misfits:
+                return misfits
+            snapshots = any(fit.how == "snapshot" and not fit.torn for _, fit in fits)
+            if prefer == "now" and snapshots and any(fit.torn for _, fit in fits):
+                prefer = "base"  # one diff is of one kind
+                continue
+            break
+        changes = {
+            path: entry for path, entry in view.changes.items() if entry != world.now(path).entry
+        }
+        if not changes:
+            self._nothing_new(turn, one, name, fits, digest)
+            return []
+        before = world.tree
+        undone = self.undoing[name].take(changes, one.file)
+        try:
+            after = world.apply(changes, one.file, turn)
+        except (NotADirectoryError, IsADirectoryError) as wrong:
+            where = show(wrong.args[0])
+            why = f"{where} is a file on one side and a folder on the other"
+            return [Misfit(routes[0].path, routes[0].section.at, why)]
+        self.steps[name].append(Step(
+            one=one, upstream=name, before=before, after=after, fits=tuple(fits), undone=undone,
+            digest=digest,
+        ))
+        result: Result = "reverts" if undone.whole else "placed"
+        reason = _how(fits, undone)
+        if late:
+            reason = f"after {self.steps[name][-2].one.file}, on which it was made; {reason}"
+        flags = sorted({*one.flags, *(flag for _, fit in fits for flag in fit.flags),
+                        *(flag for route in routes for flag in route.section.flags)})
+        self._row(turn, one, name, result, reason, digest=digest, flags=tuple(map(str, flags)))
+        self._again(set(changes), name)
+        return []
+
+    def _again(self, paths: set[bytes], name: str) -> None:
+        """Try what waits for a change of these paths."""
+        for waiting in [one for one in self.pending if one[2] == name]:
+            turn, one, _, routes, digest = waiting
+            if waiting not in self.pending or paths.isdisjoint(
+                path for route in routes for path in (route.path, route.old)
+            ):
+                continue
+            self.pending.remove(waiting)
+            if self._try(turn, one, name, routes, digest, late=True):
+                self.pending.append(waiting)
+
+    def _nothing_new(
+        self, turn: int, one: Input, name: str, fits: list[tuple[Route, Fit]], digest: str
+    ) -> None:
+        """An input whose whole effect stands: upstream's, or that of inputs before it."""
+        world = self.worlds[name]
+        makers = {world.now(route.path).by for route, _ in fits}
+        if makers <= {BASE}:
+            self._row(turn, one, name, "upstreamed", "upstream has its whole effect", digest=digest)
+            return
+        named = sorted(makers - {BASE})
+        mine = {route.path: self.worlds[name].now(route.path).entry for route, _ in fits}
+        twin = next(
+            (step for step in self.steps[name]
+             if step.one.file in makers and _made(world, step) == mine), None,
+        )
+        if twin is not None and len(named) == 1 and all(fit.sure for _, fit in fits):
+            self._row(turn, one, name, "duplicate", f"the same as {twin.one.file}", digest=digest)
+            return
+        shown = ", ".join(named[:_SHOWN])
+        self._row(turn, one, name, "contained", f"contained in {shown}", digest=digest)
+
+    def _row(
+        self, turn: int, one: Input, name: str | None, result: Result, reason: str, *,
+        digest: str = "", flags: tuple[str, ...] | None = None,
+    ) -> None:
+        said = tuple(sorted(map(str, one.flags))) if flags is None else flags
+        self.rows[turn, name] = Row(
+            file=one.file, upstream=name, result=result, reason=reason,
+            digest=digest or one.digest, flags=said,
+        )
+
+
+def _made(world: World, step: Step) -> dict[bytes, Entry | None]:
+    """The paths of a step with what stands there now."""
+    return {route.path: world.now(route.path).entry for route, _ in step.fits}
+
+
+def _digest(routes: Sequence[Route]) -> str:
+    """What an input does in one upstream, whatever its packing, depth and order."""
+    state = hashlib.sha256()
+    for route in sorted(routes, key=lambda route: (route.path, route.section.at)):
+        section = route.section
+        state.update(b"\1%s\0%s\0" % (section.kind.encode(), route.path))
+        state.update(f"{section.old_id[:7]} {section.new_id[:7]} {section.new_mode}".encode())
+        for hunk in section.hunks:
+            state.update(b"\2")
+            for sign, text in hunk.lines:
+                state.update(sign + text)
+        if section.binary is not None:
+            state.update(section.binary.data)
+    return state.hexdigest()[:32]
+
+
+def _nobody(routes: Sequence[Route], names: Sequence[str]) -> str:
+    paths = [show(route.section.name) for route in routes]
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    whose = " or ".join(names) or "any upstream"
+    return f"no file of {whose}: {', '.join(paths[:_SHOWN])}{more}"
+
+
+def _why(misfits: Sequence[Misfit], count: int) -> str:
+    more = f" (and {len(misfits) - 1} more of {count} files)" if len(misfits) > 1 else ""
+    return f"{misfits[0]}{more}"
+
+
+_WORDS = {
+    "increment": "on what stood", "snapshot": "a snapshot of the base", "older": "a step back",
+    "merged": "merged", "foreign": "merged from another base", "elided": "by elided context",
+    "new": "new", "replaced": "a newer whole", "deleted": "deleted", "renamed": "renamed",
+    "mode": "mode", "binary": "binary",
+}
+
+
+def _how(fits: Sequence[tuple[Route, Fit]], undone: Undone) -> str:
+    """How the files of an input went, in a few words."""
+    counts: dict[str, int] = {}
+    for _, fit in fits:
+        if fit.how != "there":
+            counts[_WORDS[fit.how]] = counts.get(_WORDS[fit.how], 0) + 1
+    texts = [f"{count} {what}" if len(fits) > 1 else what for what, count in counts.items()]
+    there = sum(fit.how == "there" for _, fit in fits)
+    if there:
+        texts.append(f"{there} there already")
+    if undone.text:
+        texts.append(undone.text)
+    return ", ".join(texts)
