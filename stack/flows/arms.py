@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +19,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     """One side: `layers` in import order, what they hold by sha256 ("" for removed), the knobs.
 
     Arms that differ by their `draw` alone have caches of their own, so that what chance does to a
-    build counts as noise. A side that could not be `made` stays empty.
+    build counts as noise. A side that could not be `made` stays empty. `arguments` are put behind
+    those of the bench's commands.
     """
 
     prefix: str
@@ -28,11 +30,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     knobs: Mapping[str, str]
     draw: str = ""
     made: bool = True
+    arguments: tuple[str, ...] = ()
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """Names what runs, whatever the environment: the trees, and the draw where there is one."""
-        return {**self.trees, "draw": self.draw} if self.draw else self.trees
+        """Names what runs, whatever the environment: the trees, a draw, arguments of its own."""
+        more = {"draw": self.draw, "arguments": shlex.join(self.arguments)}
+        return {**self.trees, **{name: said for name, said in more.items() if said}}
 
     @property
     def layers_key(self) -> str:

@@ -84,7 +84,7 @@ class Comparing:
             return Found(
                 judgement=Judgement(verdict=Verdict.UNCLEAR, method="not made", note=note)
             )
-        if self.asked.before.patched == self.asked.after.patched:
+        if self.asked.mode != "screen" and self.asked.before.patched == self.asked.after.patched:
             note = "changes no file that the engine could load"
             return Found(
                 judgement=Judgement(verdict=Verdict.SAME, method="equal layers", note=note)

@@ -59,6 +59,7 @@ class Session:
         self.catalogue, self.emit = catalogue, emit
         self.run = now_id()
         self.done = 0
+        self.run_count = 0
         self.planned = 0
         self._begun = time.monotonic()
         self._known: dict[str, Trial] = {}
@@ -170,6 +171,7 @@ class Session:
             **{name: getattr(ran, name) for name in ran.__struct_fields__},
         )
         self.ledger.append(trial)
+        self.run_count += 1
         if trial.outcome == "blocked:wrong_files":
             raise BenchFailed(
                 f"{label}: {trial.cause}",
@@ -193,7 +195,10 @@ class Session:
         what = gate if role == "gate" and gate else bench
         values = {**self.ground.values, "out": str(out), "layer": layer}
         job = runner.Job(
-            id=identity, argv=self._argv(asked.name, bench, out, layer, gate=role == "gate"),
+            id=identity,
+            argv=(
+                *self._argv(asked.name, bench, out, layer, gate=role == "gate"), *arm.arguments,
+            ),
             knobs=render_env(arm.knobs, values, f"stack.toml: bench.{asked.name}.env"),
             layers=arm.layers, site_packages=self.ground.site_packages, python=self.ground.python,
             probe=self.ground.probe, patched=tuple(arm.patched), folder=out, caches=caches,

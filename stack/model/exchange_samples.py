@@ -68,7 +68,7 @@ def samples(trials: Iterable[Trial], machines: Mapping[str, Machine]) -> list[Sa
         if trial.ran and trial.figures and trial.role in _TIMED and trial.id not in replaced:
             key = digest(
                 trial.profile, trial.bench, trial.bench_digest, trial.prefix, trial.trees,
-                trial.env, trial.machine,
+                trial.env, trial.machine, trial.cache,
             )
             groups.setdefault(key, []).append(trial)
     return [_sample(group, machines) for group in groups.values()]

@@ -1,4 +1,4 @@
-"""What `stack.toml` says: upstreams, profiles, recipes, benches and defaults."""
+"""What `stack.toml` says: upstreams, profiles, recipes, benches, screens and defaults."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from stack.model.hardware import Checkpoint, Hardware
 from stack.model.line import Name
 from stack.model.recipe import Recipe, Variable
+from stack.model.screen import Screen
 from stack.model.signatures import Signature
 
 SCHEMA = 1
@@ -79,7 +80,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     `limit` and `stall` are seconds; `minimum-effect` is a fraction (0.01 is one per cent).
     `result` is the JSON file that the command writes, `metric` the key in it, `log-pattern` a
-    regular expression with one group that must find the engine's own figure in the log.
+    regular expression with one group that must find the engine's own figure in the log. Where
+    `profiles` are named, other profiles leave the bench out, though a patch asks for it.
     """
 
     command: tuple[str, ...]
@@ -94,6 +96,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stall: float = 180.0
     env: Mapping[str, str] = {}
     gate: Gate | None = None
+    profiles: tuple[Name, ...] = ()
 
 
 class Defaults(
@@ -116,4 +119,5 @@ class Settings(
     profile: Mapping[Name, Profile] = {}
     recipe: Mapping[Name, Recipe] = {}
     bench: Mapping[Name, Bench] = {}
+    screen: Mapping[Name, Screen] = {}
     signature: tuple[Signature, ...] = ()

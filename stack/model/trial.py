@@ -13,8 +13,9 @@ from stack.model.verdict import Verdict
 LEDGER_SCHEMA = 1
 Side = Literal["before", "after", "upstream"]
 Role = Literal["gate", "warm-up", "single", "pair"]
-Mode = Literal["marginal", "cumulative", "leave-one-out", "default-off"]
-"""What stands on the two sides; `default-off` is marginal with the patch's switches left alone."""
+Mode = Literal["marginal", "cumulative", "leave-one-out", "default-off", "screen"]
+"""What stands on the two sides; `default-off` is marginal with the patch's switches left alone,
+`screen` the same layers with other knobs."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,230 @@
+"""`screen`: knobs of a bench against the best setting so far, by the trials and rules of verify."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from stack.flows.arms import Arm, Comparison, knobs
+from stack.flows.build import Built
+from stack.flows.calibrate import prior_of
+from stack.flows.events import Emit, Said
+from stack.flows.measuring import measuring
+from stack.flows.screen_plan import Candidate, Plan
+from stack.flows.verify import record_of
+from stack.flows.verify_compare import Comparing, Found, timed
+from stack.flows.verify_plan import arm
+from stack.flows.verify_trials import Session
+from stack.model.judge import judge_pairs
+from stack.model.line import Member
+from stack.model.outcome import Outcome
+from stack.model.pairs import Pair, Prior
+from stack.model.screen import Setting, arguments, environment, label
+from stack.model.trial import Machine, Trial, VerdictRecord
+from stack.model.verdict import Judgement, Verdict
+from stack.store.project import Project
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate with its verdict against `against`, the best setting when it was its turn."""
+
+    candidate: Candidate
+    against: str
+    record: VerdictRecord
+    trials: tuple[Trial, ...]
+    tokens_differ: bool = False
+
+
+class Screened(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `screen`; `left` are the candidates that the budget did not reach."""
+
+    plan: Plan
+    machine: Machine
+    best: Setting
+    tried: tuple[Tried, ...]
+    left: tuple[Candidate, ...]
+    runs: int
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 5 where nothing could be measured at all."""
+        measured = any(trial.figures for one in self.tried for trial in one.trials)
+        return 0 if measured or not self.tried or self._only_refused else 5
+
+    @property
+    def _only_refused(self) -> bool:
+        return all(one.candidate.refusal for one in self.tried)
+
+
+def screen(
+    project: Project, plan: Plan, emit: Emit, *, runs: int | None = None,
+    minutes: float | None = None, fresh: bool = False,
+) -> Screened:
+    """Build what is missing, then try the candidates in turn; a faster one becomes the control.
+
+    Every pair alternates with the best so far, so a drift of the machine hits both. `runs` and
+    `minutes` are the budget, over what the screen says itself: a candidate that is begun is ended.
+    Raises `Locked` while another run measures here; an interrupt keeps every finished trial, and
+    the next run goes on from there.
+    """
+    what = f"screen {plan.name}"
+    with measuring(
+        project, plan.profile_name, plan.profile, emit, fresh=fresh, what=what
+    ) as here:
+        screening = Screening(
+            project, plan, here.built, here.session, emit,
+            _budget(here.session, runs or plan.screen.runs, minutes or plan.screen.minutes),
+        )
+        tried, left = screening.run()
+        return Screened(
+            plan=plan, machine=here.machine, best=screening.best, tried=tuple(tried),
+            left=tuple(left), runs=here.session.run_count,
+        )
+
+
+def _budget(
+    session: Session, runs: int | None, minutes: float | None
+) -> Callable[[], str | None]:
+    """A question: why nothing more is begun, or None."""
+    begun = time.monotonic()
+
+    def spent() -> str | None:
+        if runs is not None and session.run_count >= runs:
+            return f"{session.run_count} of {runs} runs"
+        passed = (time.monotonic() - begun) / 60
+        if minutes is not None and passed >= minutes:
+            return f"{passed:.1f} of {minutes:g} minutes"
+        return None
+
+    return spent
+
+
+class Screening:
+    """One screen on a machine that nobody else measures on."""
+
+    def __init__(
+        self, project: Project, plan: Plan, built: Built, session: Session, emit: Emit,
+        spent: Callable[[], str | None],
+    ) -> None:
+        self.project, self.plan, self.built = project, plan, built
+        self.session, self.emit, self.spent = session, emit, spent
+        self.best: Setting = plan.control
+        self.best_label = "control"
+        self.known = {
+            (record.line, record.patch, record.trials): record
+            for record in session.ledger.verdicts(lambda text: emit(Said(text, warning=True)))
+            if record.mode == "screen"
+        }
+
+    def run(self) -> tuple[list[Tried], list[Candidate]]:
+        """What was tried, in order, and what is left."""
+        waiting = list(self.plan.candidates)
+        tried: list[Tried] = []
+        while waiting:
+            why = self.spent()
+            if why is not None and any(one.refusal is None for one in waiting):
+                self.emit(Said(f"the budget is spent: {why}; {len(waiting)} candidates are left"))
+                break
+            candidate = waiting.pop(0)
+            open_ = sum(one.refusal is None for one in (candidate, *waiting))
+            self.session.planned = self.session.done + open_ * self.plan.each
+            tried.append(self._try(candidate))
+        return tried, waiting
+
+    def _try(self, candidate: Candidate) -> Tried:
+        setting = {**self._base(candidate), **candidate.setting}
+        asked = Comparison(
+            line=f"screen/{self.plan.name}", outcome=Outcome.CLEAN, mode="screen",
+            member=Member(
+                name=candidate.label, kind="feature" if self.plan.screen.exact else "experiment"
+            ),
+            name=self.plan.screen.bench, bench=self.plan.bench,
+            before=self._arm(self.best, self.best_label),
+            after=self._arm(setting, candidate.label),
+        )
+        if candidate.refusal is not None:
+            refusal = candidate.refusal
+            text = f"{refusal.what}: {refusal.text}"
+            found = Found(judgement=Judgement(
+                verdict=Verdict.BLOCKED, method="preflight", cause=refusal.text,
+                note=f"never started: {text}",
+            ))
+        else:
+            found = Racing(
+                self.session, asked, self.plan.pairs, hopeless=self.plan.screen.hopeless,
+                prior=prior_of(self.session, asked.name, asked.bench),
+                family=sum(one.refusal is None for one in self.plan.candidates),
+            ).race()
+        differ = _tokens_differ(found)
+        judgement = found.judgement
+        if differ and judgement.verdict not in (Verdict.BROKEN, Verdict.BLOCKED):
+            note = f"{judgement.note}; its greedy tokens differ"
+            judgement = msgspec.structs.replace(judgement, note=note)
+        record = record_of(self.session, asked, found, judgement)
+        known = self.known.get((record.line, record.patch, record.trials))
+        if known is None or (known.verdict, known.note) != (record.verdict, record.note):
+            self.session.ledger.append(record)
+        self.emit(Said(f"{candidate.label}: {record.verdict}: {record.note}"))
+        against = self.best_label
+        if record.verdict in (Verdict.FASTER, Verdict.UNBLOCKED):
+            self.best, self.best_label = setting, label(setting)
+        return Tried(
+            candidate=candidate, against=against, record=record, trials=found.trials,
+            tokens_differ=differ,
+        )
+
+    def _base(self, candidate: Candidate) -> Setting:
+        """What a candidate changes: the best so far, or of a whole combination the control."""
+        return self.best if self.plan.screen.combine == "one" else self.plan.control
+
+    def _arm(self, setting: Setting, name: str) -> Arm:
+        """The whole stack with the knobs of a setting over those of profile, bench and patches."""
+        lines = [self.project.find(text) for text in self.plan.profile.lines]
+        applied = [member for line in lines for member in line.series.select()]
+        common = {**self.plan.profile.env, **self.plan.bench.env}
+        both = {**knobs(common, applied, None), **environment(setting)}
+        more = arguments(setting)
+        if not lines:
+            return Arm(
+                prefix=name, patched={}, knobs=both, trees={}, layers=(), arguments=more
+            )
+        first = lines[0]
+        side = arm(self.built, first, self.built.layers[first.id][-1], both)
+        return msgspec.structs.replace(side, prefix=name, arguments=more)
+
+
+class Racing(Comparing):
+    """A comparison that is given up after its first pair where that is hopeless."""
+
+    def __init__(
+        self, session: Session, asked: Comparison, pairs: int, *, hopeless: float,
+        prior: Prior | None, family: int,
+    ) -> None:
+        super().__init__(session, asked, pairs, prior=prior, family=family)
+        self.hopeless = hopeless
+
+    def race(self) -> Found:
+        """Gates and warm-ups, then pairs; each trial is named once, however often it was asked."""
+        found = self.run()
+        unique = {trial.id: trial for trial in found.trials}
+        return msgspec.structs.replace(found, trials=tuple(unique.values()))
+
+    def _measure(self) -> Found:
+        pair = self._pair(self._first_side(), 0, again=False)
+        if not isinstance(pair, Pair):
+            return timed([], pair)
+        effect = math.log(pair.after / pair.before)
+        lost = -effect if self.rule.better == "higher" else effect
+        if lost <= -math.log1p(-self.hopeless):
+            return super()._measure()  # which finds this pair in the ledger
+        judgement = judge_pairs([pair], self.rule)
+        note = f"given up after one pair, more than {self.hopeless:.0%} behind: {judgement.note}"
+        return timed([pair], msgspec.structs.replace(judgement, note=note))
+
+
+def _tokens_differ(found: Found) -> bool:
+    """By what its gates said; a trial keeps the side that it was first run for."""
+    return len({trial.tokens for trial in found.trials if trial.tokens}) > 1
