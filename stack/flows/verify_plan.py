@@ -9,10 +9,10 @@ import msgspec
 from stack.errors import ConfigError, UsageError
 from stack.flows.arms import Arm, Comparison, knobs
 from stack.flows.build import Built, BuiltPrefix
-from stack.flows.events import Emit
-from stack.flows.leave_out import left_out
+from stack.flows.events import Emit, Said
 from stack.flows.prefixes import replayed
-from stack.model.line import near
+from stack.flows.selection import selected
+from stack.model.line import Member, near
 from stack.model.outcome import Outcome
 from stack.model.settings import Profile
 from stack.model.trial import Mode
@@ -22,31 +22,32 @@ Wanted = dict[str, list[str]]
 
 
 def choose(project: Project, profile: Profile, patches: Sequence[str]) -> Wanted:
-    """The patches to put to the test by line; `UsageError` for one that no line applies."""
+    """The patches to put to the test by line; `UsageError` for one that no line has.
+
+    A parked one is taken only by its name.
+    """
     lines = [project.find(text) for text in profile.lines]
     active = {line.id: [member.name for member in line.series.select()] for line in lines}
-    if not any(active.values()):
+    if not patches and not any(active.values()):
         raise UsageError(
             "this profile applies no patch, so there is nothing to verify",
             hint='lines = ["UPSTREAM/LABEL"] in its table of stack.toml',
         )
     known = [name for names in active.values() for name in names]
     for name in patches:
-        if name in known:
-            continue
         parked = [line.id for line in lines if name in line.files]
-        if parked:
-            raise UsageError(
-                f"patch `{name}` is parked in {parked[0]}, so no prefix holds it",
-                hint=f"stack show {name} says why",
-            )
+        if name in known or parked:
+            continue
         raise UsageError(
             f"no patch `{name}` in {', '.join(active) or 'any line of this profile'}",
             hint=near(name, known, "stack list"),
         )
     return {
-        line: [name for name in names if not patches or name in patches]
-        for line, names in active.items()
+        line.id: [
+            member.name for member in line.series.patch
+            if member.name in patches or (not patches and member.state == "active")
+        ]
+        for line in lines
     }
 
 
@@ -84,16 +85,25 @@ def comparisons(
     for line in (project.find(text) for text in profile.lines):
         if not wanted[line.id]:
             continue
-        outcomes = _outcomes(project, line, emit)
-        for at, here in enumerate(built.layers[line.id]):
-            member = here.prefix.member
-            if member is None or member.name not in wanted[line.id]:
+        known = {one.prefix.name for one in built.layers[line.id]}
+        parked = [
+            member for member in line.series.patch
+            if member.state == "parked" and member.name in wanted[line.id]
+        ]
+        outcomes = _outcomes(project, line, parked, emit)
+        for member in line.series.patch:
+            active = member.name in known
+            if member.name not in wanted[line.id] or not (active or member in parked):
                 continue
             for name in member.bench or profile.benches:
                 bench = project.settings.bench[name]
+                if bench.profiles and built.profile not in bench.profiles:
+                    where = ", ".join(bench.profiles)
+                    emit(Said(f"{member.name}: bench `{name}` is for {where}, not measured here"))
+                    continue
                 env = {**profile.env, **bench.env}
                 for kind, before, after, bare in _sides(
-                    project, built, line, at, env, emit, mode=mode
+                    project, built, line, member, env, emit, mode=mode
                 ):
                     yield Comparison(
                         line=line.id, member=member, outcome=outcomes[member.name], mode=kind,
@@ -105,41 +115,64 @@ Sides = tuple[Mode, Arm, Arm, Arm | None]
 
 
 def _sides(
-    project: Project, built: Built, line: Line, at: int, env: dict[str, str], emit: Emit, *,
+    project: Project, built: Built, line: Line, member: Member, env: dict[str, str], emit: Emit, *,
     mode: Mode,
 ) -> Iterator[Sides]:
-    """Before, after, and the side without any patch, for the patch at a place of its line."""
+    """Before, after, and the side without any patch; a parked patch is put where it stands."""
     prefixes = built.layers[line.id]
-    members = [one.prefix.member for one in prefixes]
-    member = members[at]
-    assert member is not None, "the base is no patch"
-    if mode == "leave-one-out":
-        both = knobs(env, [one for one in members if one], member)
-        whole = arm(built, line, prefixes[-1], both)
-        rest = left_out(project, built, line, member.name, emit)
-        without = f"without {member.name}"
-        if rest is None:
-            before = Arm(prefix=without, patched={}, knobs=both, trees={}, layers=(), made=False)
-        else:
-            before = msgspec.structs.replace(arm(built, line, rest, both), prefix=without)
-        yield mode, before, whole, None
-        return
-    earlier = [one for one in members[:at] if one]
+    place = line.series.patch.index(member)
+    below = {one.name for one in line.series.patch[:place]}
+    at = max(here for here, one in enumerate(prefixes) if here == 0 or one.prefix.name in below)
+    earlier = [one.prefix.member for one in prefixes[: at + 1] if one.prefix.member]
     both = knobs(env, earlier, member)
-    bare, before, after = (arm(built, line, prefixes[place], both) for place in (0, at - 1, at))
-    if mode == "cumulative":
-        yield mode, bare, after, None
+
+    def made(chosen: Sequence[Member], knobs: dict[str, str], name: str) -> Arm:
+        """A side that is no prefix of the line as it stands."""
+        layer = selected(project, built, line, chosen, emit)
+        if layer is None:
+            return Arm(prefix=name, patched={}, knobs=knobs, trees={}, layers=(), made=False)
+        return msgspec.structs.replace(arm(built, line, layer, knobs), prefix=name)
+
+    if mode == "leave-one-out":
+        every = [one.prefix.member for one in prefixes if one.prefix.member]
+        both = knobs(env, every, member)
+        whole = made(line.series.select(with_=_parked(member)), both, "the whole line")
+        rest = line.series.select(without=(member.name,))
+        yield mode, made(rest, both, f"without {member.name}"), whole, None
         return
-    yield mode, before, after, bare if at > 1 else None
+    bare, before = (arm(built, line, prefixes[here], both) for here in (0, at))
+
+    def here(knobs: dict[str, str]) -> Arm:
+        """The side with the patch."""
+        if member.state == "active":
+            return arm(built, line, prefixes[at + 1], knobs)
+        chosen = line.series.select(to=member.name, with_=_parked(member))
+        return made(chosen, knobs, member.name)
+
+    if mode == "cumulative":
+        yield mode, bare, here(both), None
+        return
+    yield mode, before, here(both), bare if at > 0 else None
     if member.env:
         off = knobs(env, earlier, None)
-        before, after = (arm(built, line, prefixes[place], off) for place in (at - 1, at))
-        yield "default-off", before, after, None
+        yield "default-off", arm(built, line, prefixes[at], off), here(off), None
 
 
-def _outcomes(project: Project, line: Line, emit: Emit) -> dict[str, Outcome]:
-    with replayed(project, line, line.series.select(), emit) as replay:
-        return {step.name: step.outcome for step in replay.steps}
+def _parked(member: Member) -> tuple[str, ...]:
+    return (member.name,) if member.state == "parked" else ()
+
+
+def _outcomes(
+    project: Project, line: Line, parked: Sequence[Member], emit: Emit
+) -> dict[str, Outcome]:
+    """How each patch applies: the active ones together, a parked one on what stands before it."""
+    found: dict[str, Outcome] = {}
+    for chosen in (line.series.select(), *(
+        line.series.select(to=one.name, with_=(one.name,)) for one in parked
+    )):
+        with replayed(project, line, chosen, emit, strict=False) as replay:
+            found |= {step.name: step.outcome for step in replay.steps if step.name not in found}
+    return found
 
 
 def arm(built: Built, line: Line, here: BuiltPrefix, both: dict[str, str]) -> Arm:

@@ -86,6 +86,17 @@ def test_what_cannot_be_verified_is_refused_before_anything_is_built(toy: Toy) -
     assert not (toy.state / "venvs").exists()
 
 
+def test_a_bench_of_another_profile_is_left_out_and_said(toy: Toy) -> None:
+    settings = toy.stack.folder / "stack.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace("[bench.sigmoid]", '[bench.sigmoid]\nprofiles = ["big"]'))
+    done = toy.stack("verify", "--json")
+    assert "route-sigmoid: bench `sigmoid` is for big, not measured here" in done.err
+    assert {row["name"] for row in done.json["data"]["patches"]} == {
+        "keep-the-heap-whole", "time-the-steps"
+    }
+
+
 def test_a_claim_that_does_not_hold_and_nothing_to_measure(toy: Toy) -> None:
     text = toy.series.read_text()
     toy.series.write_text(text.replace('claim = "same"', 'claim = "faster"'))
@@ -194,5 +205,22 @@ def test_other_modes_put_other_sides_against_each_other(toy: Toy, mode: str) -> 
         assert {before for before, _ in sides.values()} == {"base"}
         assert verdicts == ["UNBLOCKED", "UNBLOCKED", "UNBLOCKED"]
     else:
-        assert sides["route-sigmoid"] == ("without route-sigmoid", "time-the-steps")
+        assert sides["route-sigmoid"] == ("without route-sigmoid", "the whole line")
         assert verdicts == ["UNBLOCKED", "UNBLOCKED", "SAME"]
+
+
+def test_a_parked_patch_is_measured_where_it_stands(toy: Toy) -> None:
+    text = toy.series.read_text()
+    entry = 'name = "route-sigmoid"\n'
+    assert text.count('state = "active"') == 3
+    at = text.index(entry)
+    start = text.rindex("[[patch]]", 0, at)
+    parked = text[start:].replace('state = "active"', 'state = "parked"\nreason = "neutral"', 1)
+    toy.series.write_text(text[:start] + parked)
+    data = toy.stack.ok("verify", "route-sigmoid", "--json").json["data"]
+    (row,) = data["patches"]
+    assert (row["state"], row["verdict"], row["before"]["prefix"]) == (
+        "parked", "UNBLOCKED", "keep-the-heap-whole",
+    )
+    everything = toy.stack.ok("verify", "--json").json["data"]["patches"]
+    assert [one["name"] for one in everything] == ["keep-the-heap-whole", "time-the-steps"]

@@ -55,7 +55,7 @@ def test_patch(
     project = real_project()
     found = project.find(line)
     names = prefix(found.series, found.series.member(patch))
-    env = {"STACK_PATCHES": ",".join(names)}
+    env = {"STACK_PATCHES": ",".join(names), "STACK_LINE": line}
     if line == "vllm/0.29.0":
         path = Path(_layer(engine, line, names[-1]))
     else:

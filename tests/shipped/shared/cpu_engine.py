@@ -1,6 +1,6 @@
-"""vLLM 0.20.1 on CPU tensors for the case modules: a platform, a process group, layers.
+"""vLLM on CPU tensors for the case modules: a platform, a process group, layers.
 
-The source tree has no compiled extension and no installed distribution, so vLLM finds no
+A source tree has no compiled extension and no installed distribution, so vLLM finds no
 platform of its own. `use_platform` gives it one that keeps tensors on the CPU and answers
 `is_xpu()`, `is_cuda()` and so on as told; everything else is the patched code.
 """
@@ -114,7 +114,7 @@ def fill(layer: Any, seed: int) -> Any:
     """Put random nibbles and small scales into a WNA16 layer's parameters; gives the layer."""
     generator = torch.Generator().manual_seed(seed)
     for name in ("w13_qweight", "w2_qweight"):
-        weight = getattr(layer, name).data
+        weight = getattr(layer, name).data.view(torch.uint8)
         weight.copy_(torch.randint(0, 256, weight.shape, generator=generator, dtype=torch.uint8))
     for name in ("w13_scales", "w2_scales"):
         scale = getattr(layer, name).data

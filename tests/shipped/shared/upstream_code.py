@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import torch
 import vllm
 from vllm.utils import torch_utils
 
-PATCHES = Path(__file__).parents[3] / "patches/vllm/0.20.1"
+PATCHES = Path(__file__).parents[3] / "patches" / os.environ["STACK_LINE"]
 
 
 def module_without(root: Path, patch: str, name: str, *, marker: str) -> ModuleType:
