@@ -170,7 +170,7 @@ def _import(
     made: dict[str, list[Made]] = {}
     for name, target in targets.items():
         made[name] = commits(
-            target.odb, target.tip, done.steps[name], target.taken, pile.firsts,
+            target.odb, target.tip, done.steps[name], target.taken, pile.firsts, lacking[name],
         )
     rows = told(done, made, worlds, lacking, {name: (t.git, t.base) for name, t in targets.items()})
     added = sum(map(len, made.values()))

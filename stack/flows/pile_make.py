@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import StackError
+from stack.flows.pile_needs import Need
 from stack.flows.pile_order import First
 from stack.flows.pile_replay import Step
 from stack.flows.refresh import identity
@@ -35,14 +36,12 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 def commits(
     odb: ObjectStore, tip: str, steps: Sequence[Step], taken: set[str],
-    firsts: Mapping[Path, First],
+    firsts: Mapping[Path, First], lacking: Mapping[str, Sequence[Need]],
 ) -> list[Made]:
     """A commit for every step, on top of `tip`; the names are none of `taken`."""
     made: list[Made] = []
     used = set(taken)
-    counts: dict[str, int] = {}
-    for step in steps:
-        counts[step.one.file] = counts.get(step.one.file, 0) + 1
+    names: dict[str, str] = {}
     for step in steps:
         name = unique(_name(step), used)
         used.add(name)
@@ -51,7 +50,10 @@ def commits(
             tree=step.after, parents=(tip,), author=who, committer=who, message=_message(step),
         )
         tip = odb.add("commit", commit.render())
-        made.append(Made(step=step, member=Member(name=name), commit=tip))
+        needed = {names[need.by] for need in lacking.get(step.one.file, ()) if need.by in names}
+        needs = tuple(f"{step.upstream}:{one}" for one in sorted(needed))
+        names[step.one.file] = name
+        made.append(Made(step=step, member=Member(name=name, needs=needs), commit=tip))
     return made
 
 

@@ -55,12 +55,14 @@ def needs(
                 continue
             package = finder.package(path)
             for module, name in sorted(imports(new, package) - imports(was, package)):
-                if finder.has(trees[at], module, name) is not False:
+                if finder.has(steps[0].before, module, name) is not False:
                     continue
                 maker = next(
-                    (other for other, tree in enumerate(trees)
-                     if other != at and finder.has(tree, module, name)), None,
+                    (other for other, tree in enumerate(trees) if finder.has(tree, module, name)),
+                    None,
                 )
+                if maker == at:
+                    continue
                 found.setdefault(step.one.file, []).append(Need(
                     file=step.one.file, path=show(path), module=module, name=name,
                     by=None if maker is None else steps[maker].one.file,
