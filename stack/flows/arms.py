@@ -48,7 +48,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A patch put to the test: a side before it against a side with it, in one bench.
 
     `upstream` is the side without any patch, where the prefix before has some. `rounds` names the
-    rounds that measure it together with others.
+    rounds that measure it together with others, `sources` digests of the patches behind it.
     """
 
     line: str
@@ -61,6 +61,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     after: Arm
     upstream: Arm | None = None
     rounds: str | None = None
+    sources: Mapping[str, str] = {}
 
     def arm(self, side: Side) -> Arm:
         if side == "upstream":

@@ -26,6 +26,7 @@ from stack.store import atomic, lock
 from stack.store.project import SERIES, Project
 
 RECEIPT = "receipt.json"
+EVIDENCE = "evidence/*.json"
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,11 +114,11 @@ def refuse_editing(receipt: Receipt | None) -> None:
 
 
 def line_files(folder: Path) -> dict[str, bytes] | None:
-    """The series file and patch files of a line's folder; None where there is no line."""
+    """The series file, patch files and evidence of a line's folder; None where there is no line."""
     if not (folder / SERIES).is_file():
         return None
-    wanted = [folder / SERIES, *sorted(folder.glob("*.patch"))]
-    return {path.name: path.read_bytes() for path in wanted}
+    wanted = [folder / SERIES, *sorted(folder.glob("*.patch")), *sorted(folder.glob(EVIDENCE))]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in wanted}
 
 
 def commit(
@@ -214,7 +215,9 @@ def recover(project: Project, emit: Emit) -> None:
         _move(workspace, odb, journal, fresh=False)
         _settle(project, workspace, odb, journal)
     path.unlink()
-    atomic.sweep(project.paths.line(journal.upstream, journal.label))
+    folder = project.paths.line(journal.upstream, journal.label)
+    for place in (folder, *(path for path in folder.glob("*") if path.is_dir())):
+        atomic.sweep(place)
     atomic.sweep(workspace.folder)
     emit(Said(f"completed a change of {journal.upstream}/{journal.label} that had been cut off"))
 
@@ -278,6 +281,9 @@ def _publish(project: Project, odb: ObjectStore, journal: Journal) -> None:
         atomic.write_if_changed(folder / SERIES, new[SERIES])
     for name in sorted(old.keys() - new.keys(), key=lambda name: name != SERIES):
         (folder / name).unlink(missing_ok=True)
+        beside = (folder / name).parent
+        if beside != folder and beside.is_dir() and not any(beside.iterdir()):
+            beside.rmdir()
     if not new and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 

@@ -149,6 +149,7 @@ def record_of(
         holds=holds(judgement, asked.claim, proof=asked.mode == "default-off"),
         calibrated=judgement.calibrated, method=judgement.method, before=asked.before.prefix,
         after=asked.after.prefix, trees=asked.after.trees, before_trees=asked.before.trees,
+        sources=asked.sources,
         before_value=found.before_value, after_value=found.after_value, unit=asked.bench.unit,
         note=judgement.note, cause=judgement.cause, machine=session.ground.machine,
         trials=tuple(trial.id for trial in found.trials),

@@ -79,8 +79,12 @@ class Comparing:
         return found
 
     def _prepare(self) -> Found | None:
-        if not self.asked.before.made:
-            note = f"what stands above does not apply without `{self.asked.member.name}`"
+        if not (self.asked.before.made and self.asked.after.made):
+            name = self.asked.member.name
+            note = (
+                f"`{name}` does not apply where it stands" if self.asked.before.made
+                else f"what stands above does not apply without `{name}`"
+            )
             return Found(
                 judgement=Judgement(verdict=Verdict.UNCLEAR, method="not made", note=note)
             )

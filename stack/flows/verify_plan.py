@@ -12,6 +12,7 @@ from stack.flows.build import Built, BuiltPrefix
 from stack.flows.events import Emit, Said
 from stack.flows.prefixes import replayed
 from stack.flows.selection import selected
+from stack.flows.staleness import sources
 from stack.model.line import Member, near
 from stack.model.outcome import Outcome
 from stack.model.settings import Profile
@@ -108,6 +109,7 @@ def comparisons(
                     yield Comparison(
                         line=line.id, member=member, outcome=outcomes[member.name], mode=kind,
                         name=name, bench=bench, before=before, after=after, upstream=bare,
+                        sources=sources(project, profile, line, member, kind),
                     )
 
 

@@ -84,6 +84,40 @@ def add_left(data: bytes, left: Sequence[Left]) -> bytes:
     return made.encode()
 
 
+def set_state(data: bytes, name: str, state: str, reason: str | None) -> bytes:
+    """The same document with one patch in another state; every other byte stays."""
+    head, blocks, tail = _blocks(data.decode())
+    made = [_in_state(block, state, reason) if _name(block) == name else block for block in blocks]
+    text = head + "".join(made) + tail
+    entries = [one for one in tomllib.loads(text).get("patch", ()) if one["name"] == name]
+    if [(one.get("state", "active"), one.get("reason")) for one in entries] != [(state, reason)]:
+        raise ConfigError(
+            f"series.toml: the entry of `{name}` is not written as a `[[patch]]` table",
+            hint="write [[patch]], name = ... and state = ... on lines of their own",
+        )
+    return text.encode()
+
+
+def _in_state(block: str, state: str, reason: str | None) -> str:
+    """An entry with its `state`, and behind it the `reason` where there is one."""
+    block = re.sub(r"^[ \t]*reason[ \t]*=.*\n", "", block, flags=re.MULTILINE)
+    said, count = re.subn(
+        r"""^([ \t]*state[ \t]*=[ \t]*)(["'])[^"'\n]*\2""", rf'\g<1>"{state}"', block, count=1,
+        flags=re.MULTILINE,
+    )
+    if not count:
+        said = re.sub(
+            r"^([ \t]*\[\[.*\n)", rf'\g<1>state = "{state}"\n', block, count=1,
+            flags=re.MULTILINE,
+        )
+    if reason is None:
+        return said
+    return re.sub(
+        r"^([ \t]*state[ \t]*=.*\n)", rf'\g<1>reason = "{reason}"\n', said, count=1,
+        flags=re.MULTILINE,
+    )
+
+
 def rename_member(data: bytes, old: str, new: str) -> bytes:
     """The same document with one patch under another name; every other byte stays."""
     head, blocks, tail = _blocks(data.decode())

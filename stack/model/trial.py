@@ -88,9 +88,9 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record
     """What a comparison came to. `ratio` is after to before, above 1 better in the bench's sense.
 
     Statistics as in `Judgement`; `trees` and `before_trees` map a line to the tree that ran with
-    the patch and on the other side. `holds` is None where the claim was not put to the test.
-    `trials` are the ids of the trials that the verdict rests on, `replaces` the verdict that this
-    one corrects.
+    the patch and on the other side, `sources` to a digest of its patches. `holds` is None where the
+    claim was not put to the test. `trials` are the ids of the trials that the verdict rests on,
+    `replaces` the verdict that this one corrects.
     """
 
     schema: int = LEDGER_SCHEMA
@@ -122,6 +122,7 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="record
     after: str
     trees: Mapping[str, str] = {}
     before_trees: Mapping[str, str] = {}
+    sources: Mapping[str, str] = {}
     before_value: float | None = None
     after_value: float | None = None
     unit: str

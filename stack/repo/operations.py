@@ -80,4 +80,7 @@ def files_of(odb: ObjectStore, tree: str | None) -> dict[str, bytes]:
         return {}
     if odb.read(tree) is None:
         raise StateError(f"the recorded files {tree} are gone from the repository")
-    return {name.decode(): odb.blob(entry.oid) for name, entry in odb.tree(tree).items()}
+    return {
+        name.decode(): odb.blob(entry.oid)
+        for name, (_, entry) in odb.changed(EMPTY_TREE, tree).items() if entry is not None
+    }

@@ -32,11 +32,17 @@ def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 def write_many(folder: Path, files: Mapping[str, bytes]) -> None:
     """Like `write` for several files of one folder, which reach the disk together.
 
-    Files that are equal already are left alone.
+    Files that are equal already are left alone. A name may lead into a folder below.
     """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = {name: data for name, data in files.items() if not _holds(folder / name, data)}
-    staged = {name: folder / f".{name}.{secrets.token_hex(4)}.tmp" for name in wanted}
+    staged = {
+        name: (folder / name).with_name(f".{Path(name).name}.{secrets.token_hex(4)}.tmp")
+        for name in wanted
+    }
+    below = {staging.parent for staging in staged.values()} - {folder}
+    for inner in below:
+        inner.mkdir(exist_ok=True)
     try:
         with ThreadPoolExecutor(_WRITERS) as pool:  # so that the disk gathers many in one go
             list(pool.map(lambda name: _stage(staged[name], wanted[name]), wanted))
@@ -46,6 +52,8 @@ def write_many(folder: Path, files: Mapping[str, bytes]) -> None:
         for staging in staged.values():
             staging.unlink(missing_ok=True)
         raise
+    for inner in below:
+        sync_folder(inner)
     if wanted:
         sync_folder(folder)
 

@@ -1,21 +1,23 @@
-"""The layer of a whole line without one of its patches, for measuring what that patch is worth."""
+"""The layer of any choice of a line's patches: the whole line without one, or with a parked one."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from stack.flows import environment, layers, recipes
 from stack.flows import jobs as jobs_of
 from stack.flows.build import Built, BuiltPrefix
 from stack.flows.events import Emit, Progress
 from stack.flows.prefixes import replayed
+from stack.model.line import Member
 from stack.model.outcome import Outcome
 from stack.store.project import Line, Project
 
 
-def left_out(
-    project: Project, built: Built, line: Line, name: str, emit: Emit
+def selected(
+    project: Project, built: Built, line: Line, members: Sequence[Member], emit: Emit
 ) -> BuiltPrefix | None:
-    """Make it; None where the patches above do not apply without `name`."""
-    members = line.series.select(without=(name,))
+    """Make the layer of these patches; None where one of them does not apply."""
     with replayed(project, line, members, emit, strict=False) as replay:
         if any(step.outcome is Outcome.CONFLICT for step in replay.steps):
             return None
@@ -29,7 +31,7 @@ def left_out(
         layer = layers.find(project, built.base, prefix.tree, packages)
         made = layer is None
         if layer is None:
-            emit(Progress("layers", detail=f"{line.id} without {name}"))
+            emit(Progress("layers", detail=f"{line.id}, {len(members)} patches"))
             with environment.building(project, built.profile):
                 layer = layers.make(project, built.base, replay, prefix, packages)
         return BuiltPrefix(prefix=prefix, layer=layer, made=made)
