@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.model.screen import candidates, environment, label
 from stack.model.settings import Settings
 from tests.support.cli import Stack
 from tests.support.engine import REAL_ENVIRONMENT, ROOT, real_project
@@ -114,37 +116,67 @@ def test_without_oneapi_the_build_says_so_in_one_line(stack: Stack, tmp_path: Pa
     assert not (here.folder / ".stack/venvs").exists()
 
 
-def test_every_knob_of_the_wrapper_is_set_or_varied_by_a_bench() -> None:
+def varied_settings() -> dict[str, dict[str, str]]:
+    """The environments of all benches and screens of the XPU machine."""
+    said = settings()
+    found = {name: dict(one.env) for name, one in said.bench.items() if name.startswith("b70-")}
+    for name, screen in said.screen.items():
+        if screen.profile == "xpu-b70":
+            for setting in candidates(screen):
+                found[f"{name}: {label(setting)}"] = environment(setting)
+    return found
+
+
+def test_every_knob_of_the_wrapper_is_set_or_varied_by_a_bench_or_screen() -> None:
     said = settings()
     knobs = set(KNOBS.findall((ROOT / "scripts/bench_minimax_xpu.py").read_text()))
     fixed = set(said.profile["xpu-b70"].env)
-    varied = {
-        name for bench, one in said.bench.items() if bench.startswith("b70-") for name in one.env
-    }
+    varied = {name for env in varied_settings().values() for name in env}
     assert len(knobs) == 24
     assert knobs <= fixed | varied
     assert varied <= knobs
 
 
-def test_every_bench_hands_its_knobs_to_the_engine() -> None:
+def test_every_bench_and_screen_hands_its_knobs_to_the_engine() -> None:
     said = settings()
-    for name, bench in said.bench.items():
-        if not name.startswith("b70-"):
-            continue
-        fixed = {**said.profile["xpu-b70"].env, "MODEL": "/m", "PATH": os.environ["PATH"]}
-        script = bench.command[1].replace("{{ root }}", str(ROOT))
+    fixed = {**said.profile["xpu-b70"].env, "MODEL": "/m", "PATH": os.environ["PATH"]}
+    for name, env in varied_settings().items():
         done = subprocess.run(
-            [sys.executable, script, "--print"], env={**fixed, **bench.env}, capture_output=True,
-            text=True, check=True,
+            [sys.executable, ROOT / "scripts/bench_minimax_xpu.py", "--print"],
+            env={**fixed, **env}, capture_output=True, text=True, check=True,
         )
         words = shlex.split(done.stdout)
-        for knob, value in bench.env.items():
+        for knob, value in env.items():
             switch = "--" + knob.lower().replace("_", "-")
             assert (
                 value in words or switch in words or any(w.endswith(f"={value}") for w in words)
+                or (not value and switch not in words)
             ), (name, knob, words)
-        assert bench.metric == "output_tokens_per_second"
-        assert "--result" in bench.command
+    for name, bench in said.bench.items():
+        if name.startswith("b70-"):
+            assert bench.metric == "output_tokens_per_second"
+            assert "--result" in bench.command
+            assert bench.command[1] == "{{ root }}/scripts/bench_minimax_xpu.py"
+
+
+def test_the_screen_of_the_xpu_machine_starts_nothing_that_was_refused(stack: Stack) -> None:
+    for name in ("patches", "scripts", "stack.toml"):
+        (stack.folder / name).symlink_to(ROOT / name)
+    model = stack.folder / ".stack/models/minimax-m2-autoround-int4"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text(json.dumps({
+        "num_hidden_layers": 62, "num_attention_heads": 48, "num_key_value_heads": 8,
+        "head_dim": 128, "hidden_size": 3072, "intermediate_size": 1536, "num_local_experts": 256,
+        "quantization_config": {"bits": 4, "group_size": 128},
+    }))
+    rows = stack.ok("screen", "xpu-b70", "--dry-run", "--json").json["data"]["candidates"]
+    assert len(rows) == 18
+    assert {row["label"]: row["refused"]["what"] for row in rows if row["refused"]} == {
+        "DECODE_CONTEXT_PARALLEL_SIZE=2": "decode-context-parallel",
+        "KV_CACHE_DTYPE=fp8_inc": "kv-cache-dtype",
+    }
+    more = stack.ok("screen", "xpu-b70-steady", "--dry-run").out.splitlines()
+    assert more == ["MAX_MODEL_LEN=4096", "ASYNC_ENGINE=1", "DISABLE_DETOKENIZE=1"]
 
 
 def test_shipped_needs_and_benches_are_those_of_the_notes() -> None:
