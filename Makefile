@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint venv clean
+.PHONY: demo test soak lint venv clean
 
 venv: $(STAMP)
 
@@ -27,6 +27,11 @@ SCRATCH := $(shell [ -w /dev/shm ] && [ $$(df --output=avail /dev/shm | tail -1)
 
 test: venv
 	TMPDIR=$(SCRATCH) $(BIN)/python -m pytest --numprocesses 3 --dist loadgroup
+
+# The same harnesses for hours: every fault at every point, more kills, more rounds.
+soak: venv
+	TMPDIR=$(SCRATCH) STACK_TEST_FAULTS=all STACK_TEST_KILLS=60 $(BIN)/python -m pytest --numprocesses 3 \
+	  --timeout 14400 tests/test_faults.py tests/test_kills.py tests/flows/test_rebase_kills.py tests/test_rebase_fuzz.py
 
 lint: venv
 	$(BIN)/ruff check .
