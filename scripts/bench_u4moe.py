@@ -1,9 +1,12 @@
 """Benchmarks raw-u4 routed experts against vLLM's kernels (CUDA) or a torch baseline (CPU).
 
-Prints a table to stderr and one JSON object to stdout. Decode of one MiniMax-M2 layer: hidden
+Prints a table to stderr and one JSON object to stdout; with `--check` times nothing and says
+whether each kernel is as near to the FP32 reference as its type allows. `chosen` is what the vLLM
+on the import path itself selects for the layer. Decode of one MiniMax-M2 layer: hidden
 3072, 256 experts, top 8, intermediate 1536 (TP1) or 384 (TP4). On CUDA all kernels run in one
 process, inside CUDA graphs of many calls over several weight sets and routings; the floor is the
-bytes of the chosen experts over this card's own copy bandwidth, measured first.
+bytes of the chosen experts over this card's own copy bandwidth, measured first. On a CPU times and
+the memory's bandwidth are the best of many, because what disturbs them only adds.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "kernels"))
+# Behind an installed or built u4moe: in a checkout the extension is not built.
+sys.path.append(str(Path(__file__).resolve().parent.parent / "kernels"))
 
 import torch
 import u4moe
@@ -24,6 +28,7 @@ from u4moe import cpu_experts, reference
 from u4moe_bench import cpu_peers, problem, timing
 
 Maker = Callable[[problem.Call], Callable[[], Tensor]]
+TOLERANCE = {"float16": 6e-4, "bfloat16": 5e-3}  # as norms, relative
 
 
 def ours(call: problem.Call) -> Callable[[], Tensor]:
@@ -59,9 +64,43 @@ def measure(
         if error is not None:
             rows[name]["error"] = error
         print(f"{title}: {name} {micros:.1f} us, error {error}", file=sys.stderr, flush=True)
-    for name in makers:
+    for name in makers if "u4moe" in makers else ():
         rows[name]["x u4moe"] = rows[name]["us"] / rows["u4moe"]["us"]
     return rows
+
+
+def cpu_makers(names: list[str]) -> tuple[dict[str, Maker], dict[str, str]]:
+    """The named kernels of a CPU, and why those are absent that cannot run here."""
+    from u4moe_bench import vllm_cpu
+
+    known: dict[str, Maker] = {
+        "u4moe": ours,
+        "torch": cpu_peers.torch_step,
+        "vllm_amx": vllm_cpu.amx_step,
+        "chosen": vllm_cpu.chosen_step,
+    }
+    makers, absent = {name: known[name] for name in names}, {}
+    if "vllm_amx" in makers and (reason := vllm_cpu.no_amx()) is not None:
+        del makers["vllm_amx"]
+        absent["vllm_amx"] = reason
+    return makers, absent
+
+
+def check(options: argparse.Namespace, dtype: torch.dtype) -> bool:
+    """Prints each kernel's errors, on random calls of every shape asked for, as one object."""
+    makers: dict[str, Maker] = {"u4moe": ours}
+    if options.device == "cpu":
+        makers, _ = cpu_makers(options.kernels)
+    errors = {}
+    for inter in options.inter:
+        weights = problem.make_weights(inter, options.device, dtype, options.experts)
+        for tokens in options.tokens:
+            [call] = problem.make_calls([weights], tokens, 1, dtype)
+            for name, make in makers.items():
+                errors[f"{name}, inter {inter}, M {tokens}"] = relative_error(call, make(call))
+    within = all(error <= TOLERANCE[options.dtype] for error in errors.values())
+    print(json.dumps({"within": within, "tolerance": TOLERANCE[options.dtype], "errors": errors}))
+    return within
 
 
 def run_cuda(options: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
@@ -90,7 +129,7 @@ def run_cuda(options: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
 
 def run_cpu(options: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
     """The C++ kernels against torch on dequantised chosen experts, with torch's threads."""
-    makers: dict[str, Maker] = {"u4moe": ours, "torch": cpu_peers.torch_step}
+    makers, absent = cpu_makers(options.kernels)
     bandwidth = timing.cpu_read_bandwidth()
     results = []
     for inter in options.inter:
@@ -107,7 +146,7 @@ def run_cpu(options: argparse.Namespace, dtype: torch.dtype) -> dict[str, Any]:
     return {
         "device": f"cpu {cpu_experts.isa()}, {torch.get_num_threads()} threads",
         "read_GB/s": bandwidth / 1e9,
-        "absent": {},
+        "absent": absent,
         "results": results,
     }
 
@@ -137,24 +176,37 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=20, help="calls a graph, each its own routing")
     parser.add_argument("--sets", type=int, default=2, help="weight sets that the calls go over")
     parser.add_argument("--experts", type=int, default=problem.EXPERTS, help="on cpu")
+    parser.add_argument(
+        "--kernels", nargs="+", default=["u4moe", "torch", "vllm_amx"], help="on cpu",
+        choices=("u4moe", "torch", "vllm_amx", "chosen"),
+    )  # fmt: skip
+    parser.add_argument("--check", action="store_true", help="errors only: one object, exit 0 or 1")
+    parser.add_argument("--result", type=Path, help="file for the JSON object too")
     parser.add_argument("--peers", type=Path, help="folder with vLLM's files, see vllm_peers.py")
     options = parser.parse_args()
     on_cpu = options.device == "cpu"
-    reason = cpu_experts.unavailable() if on_cpu else u4moe.u4_unavailable(options.device)
+    reason = None if options.kernels == ["chosen"] else u4moe.u4_unavailable(options.device)
+    if on_cpu and "u4moe" in options.kernels:
+        reason = cpu_experts.unavailable()
     if reason is not None:
         print(reason, file=sys.stderr)
         return 5
+    dtype = getattr(torch, options.dtype)
+    if options.check:
+        return 0 if check(options, dtype) else 1
     run = run_cuda if options.device == "cuda" else run_cpu
     report = {
         "bench": "u4moe",
         "dtype": options.dtype,
         "torch": torch.__version__,
-        **run(options, getattr(torch, options.dtype)),
+        **run(options, dtype),
     }
     for name, why in report["absent"].items():
         print(f"{name} not measured: {why}", file=sys.stderr)
     print(table(report), file=sys.stderr)
     print(json.dumps(report))
+    if options.result is not None:
+        options.result.write_text(json.dumps(report))
     return 0
 
 
