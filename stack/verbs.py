@@ -44,8 +44,10 @@ GROUPS: dict[str, dict[str, str]] = {
     "Prove": {
         "verify": "Measure each patch against the prefix before it",
         "screen": "Try knobs of a bench against the best setting so far",
+        "bisect": "Find the patch or upstream commit that changed a bench",
         "promote": "Make a patch active because a measurement says so",
         "park": "Take a patch out of use, with the reason and what was measured",
+        "watch": "Look on while a verify or screen runs",
         "report": "Show the last verdicts as a table",
         "diagnose": "Say how runs ended and why, from their logs",
         "ledger": "Take in results of other labs, and hand out ours",
