@@ -16,15 +16,16 @@ if HAS_TORCH:
 
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
+WITHOUT = ("test_core_header.py", "test_build.py")
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 sys.path.append(str(KERNELS))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without torch all tests here but the header's are skipped, and say why."""
+    """Without torch the tests here that need it are skipped, and say why."""
     if HAS_TORCH:
         return
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and item.path.name != "test_core_header.py":
+        if here in item.path.parents and item.path.name not in WITHOUT:
             item.add_marker(pytest.mark.skip(reason="torch is not installed"))
