@@ -9,9 +9,10 @@ from typing import Literal
 import msgspec
 
 from stack.flows.events import Emit, Progress
+from stack.flows.pile_fit import Fit, Misfit, Prefer
 from stack.flows.pile_read import Input
 from stack.flows.pile_route import Route, Router
-from stack.flows.pile_section import Fit, Misfit, Placer, Prefer
+from stack.flows.pile_section import Placer
 from stack.flows.pile_undo import Undoing, Undone
 from stack.flows.pile_world import BASE, View, World
 from stack.model.objects import Entry

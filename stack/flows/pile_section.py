@@ -8,50 +8,19 @@ Made on an older state, it is merged onto what stands, and only if no line is in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
+from stack.flows.pile_fit import Fit, How, Misfit, Prefer
 from stack.flows.pile_world import View
 from stack.model.diff_binary import apply_delta
 from stack.model.merge3 import merge
 from stack.model.objects import FILE, SYMLINK, Entry, object_id
 from stack.model.pile import Flag, Section
+from stack.model.pile_paths import leads_out
 from stack.model.pile_place import Placing, Unfit, place
-from stack.repo.replay import show
 
-How = Literal[
-    "increment", "snapshot", "older", "merged", "foreign", "elided", "there", "new", "replaced",
-    "deleted", "renamed", "mode", "binary",
-]
-Prefer = Literal["now", "base"]
 _MOST_OLDER = 8
-
-
-class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a section went: the entries that it makes, how, and what was odd.
-
-    `on` is whose state it was made on, `sure` says that its result is the blob that it names,
-    `torn` that both the present state and the base would have taken it.
-    """
-
-    entries: dict[bytes, Entry | None]
-    how: How
-    flags: frozenset[Flag] = frozenset()
-    on: str = ""
-    sure: bool = False
-    torn: bool = False
-
-
-class Misfit(msgspec.Struct, frozen=True):
-    """Why a section has no place; `line` is in the diff."""
-
-    path: bytes
-    line: int
-    why: str
-
-    def __str__(self) -> str:
-        return f"{show(self.path)}: line {self.line}: {self.why}"
 
 
 class Placer:
@@ -85,7 +54,7 @@ class Placer:
     def _add(self, section: Section, path: bytes) -> Fit | Misfit:
         data = b"".join(line for hunk in section.hunks for line in hunk.new)
         mode = section.new_mode or FILE
-        if mode == SYMLINK and _leads_out(path, data):
+        if mode == SYMLINK and leads_out(path, data):
             return self._misfit(section, path, "a link that leads out of the tree")
         sure = bool(section.new_id) and object_id("blob", data).startswith(section.new_id)
         if any(hunk.cut for hunk in section.hunks) and not sure:
@@ -173,6 +142,18 @@ class Placer:
             section.old_mode or now.mode
         ):
             return self._misfit(section, path, "a link on one side and a file on the other")
+        if now is not None and section.new_id and now.oid.startswith(section.new_id):
+            return Fit(entries={}, how="there", sure=True)
+        key = (path, now.oid if now else "", section.hunks)
+        if key in self.world.there:
+            return Fit(entries={}, how="there")
+        found = self._best(section, path, now)
+        if isinstance(found, Fit) and found.how == "there" and not section.old_id:
+            self.world.there.add(key)
+        return found
+
+    def _best(self, section: Section, path: bytes, now: Entry | None) -> Fit | Misfit:
+        """The first way of which the ids are proof, else the likeliest."""
         cut = next((hunk for hunk in section.hunks if hunk.cut), None)
         found: Fit | None = None
         first: Misfit | None = None
@@ -254,9 +235,12 @@ class Placer:
         """Apply to one state, and bring the result to what stands now."""
         if entry is None:
             return self._misfit(section, path, "no such file")
+        def wanted(data: bytes) -> bool:
+            return object_id("blob", data).startswith(section.new_id)
+
         put = place(
             self.world.lines(entry.oid), section.hunks, known=known, exact=exact,
-            elide=how == "elided",
+            elide=how == "elided", wanted=wanted if section.new_id and known else None,
         )
         if isinstance(put, Unfit) and known:
             put = place(self.world.lines(entry.oid), section.hunks, known=True, elide=True)
@@ -291,13 +275,3 @@ class Placer:
         return Fit(
             entries=entries, how=how if entries else "there", flags=flags, on=on, sure=sure
         )
-
-
-def _leads_out(path: bytes, target: bytes) -> bool:
-    """Whether a link's target is absolute or above the tree."""
-    depth = path.count(b"/")
-    for part in target.split(b"/"):
-        depth += -1 if part == b".." else part not in (b"", b".")
-        if depth < 0:
-            return True
-    return target.startswith(b"/") or not target

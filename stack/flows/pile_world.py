@@ -8,11 +8,12 @@ import msgspec
 
 from stack.errors import GitError
 from stack.model.objects import FOLDER, SUBMODULE, Entry
-from stack.model.pile_place import Lines
+from stack.model.pile import PileHunk
+from stack.model.pile_lines import Lines
 from stack.repo.odb import ObjectStore
 
 BASE = ""
-_KEPT_LINES = 48
+_KEPT_LINES = 160
 _LEAST = 7
 
 
@@ -32,6 +33,7 @@ class World:
         self.base = base
         self.tree = tree or base
         self.states: dict[bytes, list[Stood]] = {}
+        self.there: set[tuple[bytes, str, tuple[PileHunk, ...]]] = set()
         self._lines: dict[str, Lines] = {}
         self._upstream: dict[bytes, Entry | None] = {}
 

@@ -30,12 +30,12 @@ def is_hunk(line: bytes) -> bool:
 
 
 def read_hunk(
-    lines: list[bytes], at: int, first: int, *, added: bool
+    lines: list[bytes], at: int, first: int, *, added: bool, whole: bool = True
 ) -> tuple[PileHunk, int, set[Flag]]:
     """The hunk whose header is `lines[at]`, the index behind it, and what is odd of it.
 
     `first` is the number of `lines[0]` in its file; `added` says that the hunk makes a new file,
-    where nothing may be left out on the word of a count.
+    where nothing may be left out on the word of a count; `whole`, that the last line has an end.
     """
     header = lines[at].rstrip(b"\r\n")
     flags: set[Flag] = set()
@@ -60,18 +60,28 @@ def read_hunk(
         flags.add(Flag.BLANK_CONTEXT)
     if kept and all(row.sign != b" " for row in kept) and not added:
         flags.add(Flag.NO_CONTEXT)
-    cut = False
-    if want is not None and end >= len(lines):
-        old, new = _size(kept)
-        missing = want[0] - old, want[1] - new
-        context_last = bool(kept) and kept[-1].sign == b" "
-        short = max(missing) > 0
-        cut = short and not (context_last and missing[0] == missing[1])
+    cut = want is not None and end >= len(lines) and _is_cut(kept, want, whole=whole)
     hunk = PileHunk(
         lines=tuple((row.sign, row.text) for row in kept), old_start=start[0],
         new_start=start[1], heading=heading, at=first + at, counted=counted, cut=cut,
     )
     return hunk, end, flags
+
+
+def _is_cut(rows: list[_Row], want: tuple[int, int], *, whole: bool) -> bool:
+    """Whether the last hunk of a file has lost lines at its end.
+
+    Only context can be missing where both counts lack as many lines and as much context ends the
+    hunk as begins it; then the counts are wrong, and nothing is lost.
+    """
+    old, new = _size(rows)
+    missing = want[0] - old, want[1] - new
+    if max(missing) <= 0:
+        return False
+    signs = [row.sign for row in rows]
+    before = next((at for at, sign in enumerate(signs) if sign != b" "), len(signs))
+    after = next((at for at, sign in enumerate(reversed(signs)) if sign != b" "), len(signs))
+    return not whole or missing[0] != missing[1] or not after or after < before
 
 
 def _rows(

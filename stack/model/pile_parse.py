@@ -34,8 +34,9 @@ _CODEX: dict[bytes, Kind] = {
 class _Reading:
     """One text: its lines, where we stand, the sections so far and the words between them."""
 
-    def __init__(self, data: bytes, first: int) -> None:
+    def __init__(self, data: bytes, first: int, *, whole: bool) -> None:
         self.lines = split(data)
+        self.whole = whole
         self.first = first
         self.at = 0
         self.here: Open | None = None
@@ -139,7 +140,9 @@ class _Reading:
         added = b"new file mode" in here.facts or here.kind == "add" or (
             here.names is not None and here.names[0] in NULL
         )
-        hunk, end, flags = read_hunk(self.lines, self.at, self.first, added=added)
+        hunk, end, flags = read_hunk(
+            self.lines, self.at, self.first, added=added, whole=self.whole
+        )
         if not hunk.lines and not (self.ahead(1).startswith(b"@@") or hunk.old_start is None):
             raise Broken(self.at, "a hunk without lines")
         here.flags |= flags
@@ -192,7 +195,7 @@ def parse(data: bytes, *, first: int = 1) -> Parsed:
     if head is not None and head[0].endswith(b"\r\n"):
         data = data.replace(b"\r\n", b"\n")
         flags.add(Flag.CR_LF)
-    reading = _Reading(data, first)
+    reading = _Reading(data, first, whole=Flag.NO_NEWLINE not in flags)
     damage = None
     try:
         reading.run()

@@ -62,3 +62,13 @@ def prefix_of(name: bytes, path: bytes) -> bytes:
 def _at_the_top(name: bytes, path: bytes) -> bool:
     before = [part for part in name.split(b"/") if part not in (b"", b".")][:-1]
     return len(before) <= 1 and (not before or before[0] in _SIDES)
+
+
+def leads_out(path: bytes, target: bytes) -> bool:
+    """Whether a link's target is absolute or above the tree."""
+    depth = path.count(b"/")
+    for part in target.split(b"/"):
+        depth += -1 if part == b".." else part not in (b"", b".")
+        if depth < 0:
+            return True
+    return target.startswith(b"/") or not target

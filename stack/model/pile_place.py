@@ -8,66 +8,16 @@ never put where its context and removed lines do not stand, but they may skip li
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from stack.model.linediff import split
 from stack.model.pile import Flag, PileHunk
 from stack.model.pile_elide import Edit, elided
+from stack.model.pile_lines import Lines
 
-MOST_PLACES = 2000
-_HEADING = re.compile(rb"[A-Za-z_$]")
-_PYTHON = re.compile(rb"[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]")
-
-
-class Lines:
-    """A text as lines, with the places of each."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.lines = split(data)
-        self._where: dict[bytes, list[int]] | None = None
-
-    @property
-    def where(self) -> dict[bytes, list[int]]:
-        if self._where is None:
-            found: dict[bytes, list[int]] = {}
-            for at, line in enumerate(self.lines):
-                found.setdefault(line, []).append(at)
-            self._where = found
-        return self._where
-
-    def spots(self, wanted: Sequence[bytes]) -> list[int]:
-        """Where these lines stand one after the other; at most `MOST_PLACES` are looked at."""
-        if not wanted:
-            return []
-        rarest, places = 0, self.where.get(wanted[0], [])
-        for offset, line in enumerate(wanted):
-            here = self.where.get(line, [])
-            if len(here) < len(places) or not here:
-                rarest, places = offset, here
-            if not here:
-                return []
-        size = len(wanted)
-        wanted = list(wanted)
-        return [
-            at - rarest
-            for at in places[:MOST_PLACES]
-            if at >= rarest and self.lines[at - rarest : at - rarest + size] == wanted
-        ]
-
-    def under(self, spot: int, heading: bytes) -> bool:
-        """Whether git would write this heading over a hunk that begins at `spot`."""
-        for pattern in (_HEADING, _PYTHON):
-            for at in range(min(spot, len(self.lines)) - 1, -1, -1):
-                line = self.lines[at]
-                if pattern.match(line):
-                    if line.strip().startswith(heading.strip()):
-                        return True
-                    break
-        return False
+MOST_WAYS = 60
+_LOOSE = "it has no context, and this is not known to be the file that it was made for"
 
 
 class Placing(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,12 +38,13 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True):
 
 def place(
     text: Lines, hunks: Sequence[PileHunk], *, known: bool = False, elide: bool = False,
-    there: bool = False, exact: bool = False,
+    there: bool = False, exact: bool = False, wanted: Callable[[bytes], bool] | None = None,
 ) -> Placing | Unfit:
     """Put hunks into a text.
 
     `known` says that it is the very text that they were made for, `exact` asks that each stands
     where it says, `elide` allows context that skips lines, `there` hunks that stand there already.
+    Where several places are as good, `wanted` is asked of the results.
     """
     flags: set[Flag] = set()
     edits: list[Edit | None] = []
@@ -117,13 +68,20 @@ def place(
         if not found:
             return _unfit(number, hunk, _why(text, hunk))
         spots.append(found)
-    settled = all(
-        _said(hunk) in found for hunk, found in zip(chosen, spots, strict=True) if found
-    )
+    pairs = [(hunk, found) for hunk, found in zip(chosen, spots, strict=True) if found]
+    settled = all(_said(hunk) in found for hunk, found in pairs)
+    loose = next((n for n, (hunk, _) in enumerate(pairs) if not hunk.old), None)
+    if loose is not None and text.lines and not known:
+        held = settled and any(hunk.old for hunk, _ in pairs)
+        if not held:  # only hunks beside it that stand where they say could vouch for its number
+            return _unfit(loose + 1, pairs[loose][0], _LOOSE)
+        flags.add(Flag.NO_CONTEXT)
     for number, (hunk, found) in enumerate(zip(chosen, spots, strict=True), 1):
         if not found:
             continue
         at = _choose(text, number - 1, chosen, spots, flags, known=known, settled=settled)
+        if at is None and wanted is not None:
+            return _tried(text, chosen, spots, wanted) or _unfit(number, hunk, "ambiguous")
         if at is None:
             shown = ", ".join(str(one + 1) for one in found[:5])
             more = "" if len(found) <= 5 else ", ..."
@@ -132,8 +90,7 @@ def place(
         spots[number - 1] = [at]
         if hunk.old_start is not None and at != _said(hunk) and not known:
             flags.add(Flag.MOVED)
-        edits.append(Edit(start=at, stop=at + len(hunk.old), parts=((at, at + len(hunk.old),
-                                                                      tuple(hunk.new)),)))
+        edits.append(_edit(hunk, at))
     if already:
         flags.add(Flag.PARTLY_THERE)
     ordered = sorted((edit for edit in edits if edit is not None), key=lambda edit: edit.start)
@@ -141,6 +98,40 @@ def place(
         if left.stop > right.start:
             return _unfit(1, hunks[0], "its hunks want the same lines")
     return Placing(data=_made(text, ordered), flags=frozenset(flags), there=tuple(already))
+
+
+def _edit(hunk: PileHunk, at: int) -> Edit:
+    stop = at + len(hunk.old)
+    return Edit(start=at, stop=stop, parts=((at, stop, tuple(hunk.new)),))
+
+
+def _tried(
+    text: Lines, hunks: Sequence[PileHunk], spots: Sequence[Sequence[int]],
+    wanted: Callable[[bytes], bool],
+) -> Placing | None:
+    """The places, one after the other, whose result is the wanted one."""
+    if any(not found for found in spots):
+        return None
+    edits = [[_edit(hunk, at) for at in found[:MOST_WAYS]]
+             for hunk, found in zip(hunks, spots, strict=True)]
+    ways = 0
+    waiting: list[tuple[Edit, ...]] = [()]
+    while waiting:
+        so_far = waiting.pop()
+        if len(so_far) == len(edits):
+            ways += 1
+            data = _made(text, so_far)
+            if wanted(data):
+                return Placing(data=data)
+            if ways >= MOST_WAYS:
+                return None
+            continue
+        done = so_far[-1].stop if so_far else 0
+        fits = [one for one in edits[len(so_far)] if one.start >= done]
+        if len(waiting) + len(fits) > 50 * MOST_WAYS:
+            return None
+        waiting += [(*so_far, one) for one in reversed(fits)]
+    return None
 
 
 def _unfit(number: int, hunk: PileHunk, why: str) -> Unfit:
@@ -163,7 +154,7 @@ def _said(hunk: PileHunk) -> int | None:
     """The line (from 0) at which a hunk says that it begins."""
     if hunk.old_start is None:
         return None
-    return hunk.old_start - 1 if hunk.old else hunk.old_start
+    return hunk.old_start - any(sign != b"+" for sign, _ in hunk.lines)
 
 
 def _spots(text: Lines, hunk: PileHunk, *, known: bool) -> tuple[list[int], PileHunk]:
@@ -172,7 +163,7 @@ def _spots(text: Lines, hunk: PileHunk, *, known: bool) -> tuple[list[int], Pile
         said = _said(hunk)
         if not text.lines:
             return [0], hunk
-        if known and said is not None and said <= len(text.lines):
+        if said is not None and said <= len(text.lines):
             return [said], hunk
         return [], hunk
     found = text.spots(hunk.old)
@@ -239,10 +230,11 @@ def _choose(
             flags.add(Flag.HEADING)
             return under[0]
         found = under or found
-    before = max((one[0] + len(hunks[n].old) for n, one in enumerate(spots[:at]) if len(one) == 1),
-                 default=0)
+    size = len(hunk.old)
+    last = max((n for n, one in enumerate(spots[:at]) if len(one) == 1), default=None)
+    before = 0 if last is None else spots[last][0] + len(hunks[last].old)
     after = min((one[0] for one in spots[at + 1 :] if len(one) == 1), default=len(text.lines))
-    between = [spot for spot in found if spot >= before and spot + len(hunk.old) <= after]
+    between = [spot for spot in found if spot >= before and spot + size <= after]
     if len(between) == 1:
         flags.add(Flag.EQUAL_PLACES)
         return between[0]
@@ -255,7 +247,7 @@ def _choose(
 def _why(text: Lines, hunk: PileHunk) -> str:
     old = hunk.old
     if not old:
-        return "it has no context, and this is not known to be the file that it was made for"
+        return _LOOSE
     lacking = next((line for line in old if line not in text.where), None)
     if lacking is None:
         return "its lines do not stand together in this file"

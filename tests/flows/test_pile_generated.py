@@ -1,0 +1,107 @@
+"""Piles that were made at random from a tree, and whose truth is known."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from stack.repo import sdist as sdists
+from tests.support.cli import Stack
+from tests.support.engine import REAL_ENVIRONMENT, ROOT, alone
+from tests.support.pile_maker import real_files
+from tests.support.pile_truth import Verdict, judge, make
+
+FIXED = (3, 11, 105, 121)
+MORE = [int(word) for word in os.environ.get("STACK_PILE_SEEDS", "").split()]
+
+
+def small_tree(count: int = 40) -> dict[str, bytes]:
+    """Files of functions, many of whose lines are alike."""
+    return {
+        f"vllm/part{n % 5}/file{n}.py": b"".join(
+            b"def work_%d_%d(self):\n    # step of %d\n    value = compute(%d)\n    pass\n"
+            b"    return value\n\n\n" % (n, at, n, at % 7)
+            for at in range(8 + 5 * (n % 9))
+        )
+        for n in range(count)
+    }
+
+
+def hold(found: list[Verdict]) -> None:
+    placed, placeable = sum(v.placed for v in found), sum(v.placeable for v in found)
+    missed = [text for verdict in found for text in verdict.missed]
+    assert placed >= 0.98 * placeable, missed
+    assert [verdict.differs for verdict in found if not verdict.missed and verdict.differs] == []
+
+
+def test_what_can_be_placed_is_and_the_tree_is_the_worktree(tmp_path: Path) -> None:
+    base = small_tree()
+    hold([judge(make(seed, 50, base), base, tmp_path / str(seed)) for seed in (*FIXED, *MORE)])
+
+
+def test_four_times_the_files_cost_at_most_four_times_as_much(tmp_path: Path) -> None:
+    """Of 500 files and 125 of one size: processor time, the least of repeats."""
+    base = small_tree(400)
+    seconds = {}
+    for steps in (125, 500):
+        made = make(5, steps, base, pool=400, wide=0)
+        seconds[steps] = min(
+            judge(made, base, tmp_path / f"{steps}-{n}").seconds for n in range(3)
+        )
+    assert seconds[500] <= 4 * seconds[125] * 1.1
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """vLLM 0.20.1's source, unpacked."""
+    home = REAL_ENVIRONMENT.get("XDG_CACHE_HOME", str(Path(REAL_ENVIRONMENT["HOME"], ".cache")))
+    cache = Path(REAL_ENVIRONMENT.get("STACK_CACHE_DIR", str(Path(home, "stack"))))
+    with alone("sources"):
+        archive = sdists.fetch("vllm", "0.20.1", None, cache / "sdists", lambda *rest: None)
+    folder = tmp_path_factory.mktemp("source")
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / "vllm-0.20.1"
+
+
+@pytest.mark.upstream
+@pytest.mark.xdist_group("sources")
+def test_on_the_real_tree(source: Path, tmp_path: Path) -> None:
+    base = real_files(source)
+    hold([judge(make(seed, 40, base), base, tmp_path / str(seed)) for seed in (*FIXED, *MORE)])
+
+
+@pytest.mark.upstream
+@pytest.mark.xdist_group("sources")
+def test_a_pile_of_the_real_tree_as_a_person_imports_it(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base comes from the blob ids, and the patch files give the worktree to the bit."""
+    for name in ("HOME", "XDG_CACHE_HOME", "STACK_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+        if name in REAL_ENVIRONMENT:
+            monkeypatch.setenv(name, REAL_ENVIRONMENT[name])
+    made = make(42, 40, real_files(source))
+    pile = tmp_path / "pile"
+    pile.mkdir()
+    for name, data in made.files.items():
+        (pile / name).write_bytes(data)
+    (tmp_path / "project").mkdir()
+    stack = Stack(tmp_path / "project")
+    (stack.folder / "stack.toml").write_bytes((ROOT / "stack.toml").read_bytes())
+    with alone("sources"):
+        stack.ok("line", "add", "vllm@0.20.1")
+        stack.ok("line", "add", "vllm@0.21.0")
+        data = stack("import", pile, "--json").json["data"]
+    assert data["bases"]["vllm"]["line"] == "vllm/0.20.1"
+    assert data["bases"]["vllm"]["margin"] > 0
+    stack.ok("apply", "--line", "vllm/0.20.1")
+    tree = stack.folder / ".stack/workspaces/vllm/0.20.1/tree"
+    for path, content in made.end.items():
+        assert (tree / path).exists() == (content is not None), path
+        assert content is None or (tree / path).read_bytes() == content, path
+    again = stack("import", pile, "--json").json["data"]
+    assert again["added"] == 0
