@@ -14,7 +14,6 @@ import difflib
 import hashlib
 import json
 import math
-import multiprocessing
 import os
 import shutil
 import subprocess
@@ -30,7 +29,7 @@ from stack.model.judge import LOOK_ALPHA, LOOKS
 from stack.model.pairs import Prior, detectable, prior_from
 
 ROOT = Path(__file__).resolve().parents[1]
-LINE, MODEL = "patches/vllm/0.29.0", "scripts/make_model.py"
+LINE = "patches/vllm/0.29.0"
 PROFILE, BENCH, FIRST, PLANTED = "cpu-smoke", "planted-steps", "cpu-fp32-gate", "planted"
 STEPS = "vllm/v1/engine/core.py"
 # What the engine loads in this bench, and neither the first nor the planted patch touches.
@@ -67,17 +66,15 @@ COMMENT = "\n# A comment, which no measurement may notice: {number}.\n"
 TOML = """
 [bench.{name}]
 command = [
-  {before}"{{{{ python }}}}", "-P", "{{{{ drivers }}}}/throughput.py",
+  {before}"{{{{ python }}}}", "-P", "{{{{ root }}}}/scripts/step_rate.py",
   "--model", "{{{{ models }}}}/minimax-m2-softmax",
   "--dtype", "bfloat16", "--enforce-eager", "--max-model-len", "512", "--max-num-seqs", "8",
-  "--kv-cache-memory-bytes", "64M", "--dataset-name", "random", "--random-input-len", "32",
-  "--random-output-len", "128", "--num-prompts", "{prompts}", "--num-warmups", "2",
-  "--output-json", "{{{{ out }}}}/result.json",
+  "--kv-cache-memory-bytes", "64M", "--output-json", "{{{{ out }}}}/result.json",
 ]
 env = {{ VLLM_ENABLE_V1_MULTIPROCESSING = "0" }}
 metric = "tokens_per_second"
 unit = "tok/s"
-log-pattern = 'Throughput: [0-9.]+ requests/s, ([0-9.]+) total tokens/s'
+log-pattern = 'Throughput: ([0-9.]+) total tokens/s in a fast step'
 minimum-effect = {minimum}
 pairs = 8
 limit = 300.0
@@ -140,14 +137,15 @@ class Scratch:
         for key in (ROOT / ".stack/venvs").iterdir():
             if key.is_dir():
                 (self.folder / ".stack/venvs" / key.name).symlink_to(key)
-        (self.folder / MODEL).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / MODEL, self.folder / MODEL)
+        (self.folder / "scripts").mkdir(exist_ok=True)
+        for name in ("make_model.py", "step_rate.py"):
+            shutil.copy(ROOT / "scripts" / name, self.folder / "scripts" / name)
         head, *members = (ROOT / LINE / "series.toml").read_text().split("[[patch]]")
         first = next(one for one in members if f'name = "{FIRST}"' in one)
         (line / "series.toml").write_text(f"{head}[[patch]]{first}")
         (line / f"{FIRST}.patch").write_bytes((ROOT / LINE / f"{FIRST}.patch").read_bytes())
         bench = TOML.format(
-            name=BENCH, prompts=self.options.prompts, minimum=self.options.minimum_effect,
+            name=BENCH, minimum=self.options.minimum_effect,
             before=BEFORE if self.options.priority else "",
         )
         document = tomllib.loads((ROOT / "stack.toml").read_text())
@@ -184,15 +182,15 @@ class Scratch:
         series.write_text(said.replace(entry, f'{entry}bench = ["{BENCH}"]\n', 1))
 
     def calibrate(self) -> Prior:
-        """The noise of a pair, from two times eight A/A pairs."""
-        while len(self.found.setdefault("noise", [])) < 2 * 8:
+        """The noise of a pair, from eight A/A pairs or more."""
+        while len(self.found.setdefault("noise", [])) < self.options.calibration:
             (one,) = self.stack("verify", "null-0", "--calibrate", "--fresh")["calibrations"]
             self.found["noise"] += one["ratios"]
             self.found["machine"] = one["machine"]
             self.found["tokens_per_second"] = one["value"]
             self.save()
         prior = prior_from(self.found["noise"])
-        assert prior is not None, "sixteen pairs are enough"
+        assert prior is not None, "eight pairs are enough"
         return prior
 
     def plant(self, prior: Prior) -> None:
@@ -233,28 +231,16 @@ class Scratch:
             self.verify(f"null-{number}", f"null-{number}")
 
 
-def busy() -> None:
-    """Use what no other process wants of a core, so that a trial's neighbour is never idle.
-
-    Two cores of a shared machine are often two threads of one: a trial beside an idle one is
-    faster, and that scatters far more than the trials do.
-    """
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    while os.getppid() != 1:
-        for _ in range(1_000_000):
-            pass
-
-
 def main() -> int:
     """Run, and print a table or the document."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="the scratch project")
-    parser.add_argument("--prompts", type=int, default=64, help="of a trial, 160 tokens each")
-    parser.add_argument("--minimum-effect", type=float, default=0.03)
+    parser.add_argument("--minimum-effect", type=float, default=0.05)
+    parser.add_argument("--calibration", type=int, default=8, help="A/A pairs, in eights")
     parser.add_argument("--verifies", type=int, default=10, help="of each kind of patch")
     parser.add_argument(
         "--priority", action="store_true",
-        help="where others use the machine too: trials go first, no core is idle (needs root)",
+        help="let trials go first on a machine that others use too (needs root)",
     )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--show", action="store_true", help="only show what was found so far")
@@ -262,10 +248,6 @@ def main() -> int:
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     scratch = Scratch(options.folder.resolve(), options)
     if not options.show:
-        cores = os.cpu_count() if options.priority else 0
-        helpers = [multiprocessing.Process(target=busy, daemon=True) for _ in range(cores or 0)]
-        for helper in helpers:
-            helper.start()
         scratch.run()
     found = scratch.found
     rows = found.get("verifies", {})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 _TAIL = 4 << 20
 
@@ -27,18 +26,22 @@ def read(result: Path, metric: str) -> float:
 
     Raises `NoFigures` where there is no file, no JSON, no such key, or no finite number above 0.
     """
-    try:
-        document = msgspec.json.decode(result.read_bytes())
-    except FileNotFoundError:
-        raise NoFigures("blocked:no_result", f"it ended without writing {result.name}") from None
-    except msgspec.DecodeError as wrong:
-        raise NoFigures("blocked:no_result", f"{result.name} is not JSON: {wrong}") from None
-    value = at(document, metric)
+    value = at(document(result), metric)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise NoFigures("blocked:no_result", f"{result.name} has no number at `{metric}`")
     if not math.isfinite(value) or value <= 0:
         raise NoFigures("quality:nan", f"{result.name}: `{metric}` is {value}")
     return float(value)
+
+
+def document(result: Path) -> Any:
+    """What a result file holds; `NaN` and `Infinity` are read, since Python writes them."""
+    try:
+        return json.loads(result.read_bytes())
+    except FileNotFoundError:
+        raise NoFigures("blocked:no_result", f"it ended without writing {result.name}") from None
+    except ValueError as wrong:
+        raise NoFigures("blocked:no_result", f"{result.name} is not JSON: {wrong}") from None
 
 
 def at(document: Any, path: str) -> Any:
@@ -85,8 +88,8 @@ def last_object(log: Path, field: str) -> Mapping[str, Any]:
         if start < 0:
             continue
         try:
-            document = msgspec.json.decode(line[start:])
-        except msgspec.DecodeError:
+            document = json.loads(line[start:])
+        except ValueError:
             continue
         if isinstance(document, dict) and at(document, field) is not None:
             return document

@@ -16,6 +16,7 @@ import msgspec
 
 from stack.bench import environment, evidence, logs, metrics, patience
 from stack.host import process, survivors
+from stack.model import outputs
 from stack.model.signatures import Catalogue
 from stack.model.trial import Figures
 
@@ -28,8 +29,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `files` maps a path below the import path to the sha256 that it must have there, None for
     absent; `patched` are those that the layers hold. Of a gate `field` names the value in its
-    JSON object; of a bench `metric` is the one in the file `result`, which the engine's own
-    figure in the log must match.
+    JSON object, which stands in `gate_result` or in the log, and `at_most` bounds it; of a bench
+    `metric` is the one in the file `result`, which the engine's own figure in the log must match.
     """
 
     id: str
@@ -51,6 +52,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     metric: str = ""
     unit: str = ""
     log_pattern: str | None = None
+    gate_result: Path | None = None
+    at_most: float | None = None
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,15 +222,31 @@ def _figures(job: Job, log: Path) -> dict[str, Any]:
 
 
 def _gate(job: Job, log: Path) -> dict[str, Any]:
-    """The gate's value; `repeat_equal` false or `degenerate` true in its object make it red."""
+    """The gate's value; `nan`, `repeat_equal`, `degenerate` or its bound can make it red."""
     assert job.field is not None, "a gate names its field"
-    said = metrics.last_object(log, job.field)
-    found: dict[str, Any] = {"tokens": str(metrics.at(said, job.field))}
-    if said.get("repeat_equal") is False:
+    if job.gate_result is None:
+        said = metrics.last_object(log, job.field)
+    else:
+        read = metrics.document(job.gate_result)
+        said = read if isinstance(read, dict) else {}
+    value = metrics.at(said, job.field)
+    if value is None:
+        raise metrics.NoFigures("blocked:no_result", f"it has nothing at `{job.field}`")
+    found: dict[str, Any] = {"tokens": outputs.text_of(value)}
+    if said.get("nan") is True or not outputs.finite(value):
+        found["spoiled"] = "quality:nan"
+    elif said.get("repeat_equal") is False:
         found["spoiled"] = "quality:determinism"
     elif said.get("degenerate") is True:
         found["spoiled"] = "quality:degenerate"
+    elif job.at_most is not None and not _at_most(value, job.at_most):
+        found["spoiled"] = "quality:tolerance"
     return found
+
+
+def _at_most(value: Any, bound: float) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and bool(value <= bound)
 
 
 def sources(argv: Sequence[str]) -> dict[str, bytes]:

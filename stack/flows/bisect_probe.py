@@ -11,6 +11,7 @@ from stack.flows.arms import Arm, Comparison
 from stack.flows.calibrate import prior_of
 from stack.flows.verify_compare import Comparing
 from stack.flows.verify_trials import Session
+from stack.model import outputs
 from stack.model.bisect import Answer
 from stack.model.line import Member
 from stack.model.outcome import Outcome
@@ -64,7 +65,7 @@ class Prober:
             return Ends(kind="outcome", note=f"{one} before, {other} after")
         if not one.ran:
             return None
-        if one.tokens != other.tokens:
+        if not self._same(one, other):
             return Ends(kind="gate", note=f"{one} before, {other} after")
         judgement = self._timed(good, bad, self.bench.minimum_effect)
         if judgement.verdict not in (Verdict.FASTER, Verdict.SLOWER):
@@ -80,9 +81,11 @@ class Prober:
             if seen.outcome == one.outcome:
                 return "good", str(seen)
             return ("bad" if seen.outcome == other.outcome else "cannot tell"), str(seen)
-        if ends.kind == "gate" or not seen.ran or seen.tokens != one.tokens:
-            if ends.kind == "gate" and seen.ran and seen.tokens in (one.tokens, other.tokens):
-                return ("good" if seen.tokens == one.tokens else "bad"), str(seen)
+        if ends.kind == "gate" or not seen.ran or not self._same(seen, one):
+            if ends.kind == "gate" and seen.ran and self._same(seen, one):
+                return "good", str(seen)
+            if ends.kind == "gate" and seen.ran and self._same(seen, other):
+                return "bad", str(seen)
             return "cannot tell", str(seen)
         assert ends.ratio is not None, "a metric has changed by something"
         half = math.expm1(abs(math.log(ends.ratio)) / 2.0)
@@ -114,6 +117,10 @@ class Prober:
         bench = msgspec.structs.replace(self.bench, minimum_effect=min(max(minimum, 1e-4), 0.99))
         asked = msgspec.structs.replace(asked, bench=bench)
         return Comparing(self.session, asked, self.pairs, prior=self.prior).measure().judgement
+
+    def _same(self, one: Seen, other: Seen) -> bool:
+        gate = self.bench.gate
+        return outputs.same(one.tokens, other.tokens, gate.tolerance if gate else 0.0)
 
     def _asked(self, before: Arm, after: Arm) -> Comparison:
         return Comparison(

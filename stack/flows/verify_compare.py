@@ -10,6 +10,7 @@ import msgspec
 
 from stack.flows.arms import Comparison
 from stack.flows.verify_trials import Session
+from stack.model import outputs
 from stack.model.judge import Arm, Rule, judge_arms, looks_up_to, next_step, told
 from stack.model.pairs import Pair, Prior
 from stack.model.trial import Role, Side, Trial
@@ -95,7 +96,7 @@ class Comparing:
             )
         before, after = (self._gate(side) for side in SIDES)
         if before is not None and after is not None:
-            if before.ran and after.ran and before.tokens != after.tokens:
+            if before.ran and after.ran and not self._same(before, after):
                 changed = self._changed(before)
                 if changed is not None:
                     return Found(judgement=changed)
@@ -129,18 +130,22 @@ class Comparing:
             return None
         return self._ask(side, "gate", twice=side == "after")
 
+    def _same(self, one: Trial, other: Trial) -> bool:
+        gate = self.asked.bench.gate
+        return outputs.same(one.tokens, other.tokens, gate.tolerance if gate else 0.0)
+
     def _changed(self, before: Trial) -> Judgement | None:
         """BROKEN where the patch changed tokens that it promised to leave alone."""
         if not self.asked.promises_equal_output:
             return None
         again = self._ask("before", "gate", place=_AGAIN)
-        if again.ran and again.tokens != before.tokens:
+        if again.ran and not self._same(again, before):
             return Judgement(
                 verdict=Verdict.UNCLEAR, method="gate",
                 cause="the prefix before it differs from itself",
                 note="the gate tells nothing: two runs without the patch differ as well",
             )
-        return _judged(Arm(), Arm(red="greedy tokens differ from the prefix before it"))
+        return _judged(Arm(), Arm(red=_differ(self.asked)))
 
     def _state(self, side: Side, gate: Trial | None) -> Arm:
         """Whether a side runs: its gate says so first, its warm-up decides."""
@@ -203,6 +208,14 @@ class Comparing:
             if self.session.find(self.asked, side, "pair", pair=1, place=0):
                 return side
         return secrets.choice(SIDES)
+
+
+def _differ(asked: Comparison) -> str:
+    """What a red gate says: tokens by their hash, other outputs by their field."""
+    gate = asked.bench.gate
+    what = "greedy tokens" if gate is None or gate.field == "sha256" else f"`{gate.field}`"
+    verb = "differ" if what == "greedy tokens" else "differs"
+    return f"{what} {verb} from the prefix before it"
 
 
 def _state(trial: Trial) -> Arm:

@@ -28,6 +28,16 @@ from stack.store.paths import Paths
 _NOT_AN_ANSWER = ("blocked:interrupted", "blocked:killed", "blocked:wrong_files")
 _FIRST_GUESS = 30.0
 _PAIR_WITHIN = 900.0
+ANNOUNCED = "trial.json"
+
+
+class Announced(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial that has begun: its name, its number among those planned, seconds a trial takes."""
+
+    label: str
+    done: int
+    planned: int
+    each: float
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +169,7 @@ class Session:
         identity = now_id()
         job = self._job(asked, side, role, identity)
         label = f"{asked.member.name}: {asked.name} {_spoken(role, pair)} {asked.arm(side).prefix}"
+        self._announce(job.folder, label)
         ran = runner.run(job, self.catalogue, self._ticker(label), self.ground.outer)
         arm = asked.arm(side)
         trial = Trial(
@@ -187,6 +198,18 @@ class Session:
             self.emit(Said(left, warning=True))
         return trial
 
+    def _announce(self, folder: Path, label: str) -> None:
+        """Write beside the log which trial it is of, for who looks on (`stack watch`)."""
+        told = Announced(
+            label=label, done=self.done, planned=max(self.planned, self.done), each=self._each(),
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ANNOUNCED).write_bytes(msgspec.json.encode(told))
+
+    def _each(self) -> float:
+        """How long a trial takes, in seconds, as the last ones did."""
+        return statistics.fmean(self._seconds) if self._seconds else _FIRST_GUESS
+
     def _job(self, asked: Comparison, side: Side, role: Role, identity: str) -> runner.Job:
         arm, bench, gate = asked.arm(side), asked.bench, asked.bench.gate
         out = self.paths.logs / "verify" / identity
@@ -206,7 +229,11 @@ class Session:
             limit=what.limit, stall=what.stall,
         )
         if role == "gate" and gate:
-            return msgspec.structs.replace(job, field=gate.field)
+            where = f"stack.toml: bench.{asked.name}.gate.result"
+            held = Path(render(gate.result, values, where)) if gate.result else None
+            return msgspec.structs.replace(
+                job, field=gate.field, gate_result=held, at_most=gate.at_most
+            )
         result = render(bench.result, values, f"stack.toml: bench.{asked.name}.result")
         return msgspec.structs.replace(
             job, result=Path(result), metric=bench.metric, unit=bench.unit,
@@ -221,8 +248,7 @@ class Session:
             if seconds - shown < 0.5:
                 return
             shown = seconds
-            each = statistics.fmean(self._seconds) if self._seconds else _FIRST_GUESS
-            left = max(0.0, each * (self.planned - self.done + 1) - seconds)
+            left = max(0.0, self._each() * (self.planned - self.done + 1) - seconds)
             elapsed = time.monotonic() - self._begun
             self.emit(Progress(
                 label=label, done=self.done, total=max(self.planned, self.done),

@@ -67,10 +67,18 @@ class Profile(
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """A command that prints one JSON object; the value at `field` must be equal in both arms."""
+    """A command that prints one JSON object; the value at `field` must be equal in both arms.
+
+    With `result` the object stands in that file instead. Numbers, also lists of them, may differ by
+    `tolerance`, a fraction of the larger one; `at-most` bounds a number on each side (an error
+    against a reference).
+    """
 
     command: tuple[str, ...]
     field: str
+    result: str | None = None
+    tolerance: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
+    at_most: float | None = None
     limit: float = 300.0
     stall: float = 120.0
 

@@ -29,6 +29,7 @@ def test_a_path_leads_to_a_value_or_to_none(path: str, found: object) -> None:
         ('{"rate": "fast"}', "blocked:no_result", "no number at `rate`"),
         ('{"rate": true}', "blocked:no_result", "no number at `rate`"),
         ('{"rate": 0}', "quality:nan", "`rate` is 0"),
+        ('{"rate": NaN}', "quality:nan", "`rate` is nan"),
         ('{"rate": -1.5}', "quality:nan", "`rate` is -1.5"),
     ],
 )

@@ -261,3 +261,21 @@ def test_a_gate_is_green_red_or_blocked(
     ran = run(job(tmp_path, text, field="sha256", result=None))
     assert ran.outcome == outcome
     assert ran.tokens == ("abc" if outcome == "ok" else None)
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ('{"error": 0.004}', "ok"), ('{"error": 0.02}', "quality:tolerance"),
+        ('{"error": NaN}', "quality:nan"), ('{"error": 0.004, "nan": true}', "quality:nan"),
+        ('{"error": [0.001]}', "quality:tolerance"), ('{"other": 1}', "blocked:no_result"),
+        ("[1]", "blocked:no_result"),
+        ('{"error": 0.0, "repeat_equal": false}', "quality:determinism"),
+        ('{"error": 0.0, "degenerate": true}', "quality:degenerate"),
+    ],
+)
+def test_a_gate_of_numbers_in_a_file(tmp_path: Path, said: str, outcome: str) -> None:
+    text = f"open({str(tmp_path / 'gate.json')!r}, 'w').write({said!r})"
+    ran = run(job(tmp_path, text, field="error", gate_result=tmp_path / "gate.json", at_most=0.01))
+    assert ran.outcome == outcome
+    assert (ran.tokens == "0.004") is (outcome == "ok")

@@ -347,3 +347,13 @@ def test_progress_says_what_runs_and_what_is_left(lab: Lab) -> None:
     assert shown[0].label == "patch: speed warm-up base"
     assert "left" in shown[0].detail
     assert shown[-1].total == 4
+
+
+@pytest.mark.parametrize(("after", "verdict"), [("1.004", "SAME"), ("1.02", "BROKEN")])
+def test_a_gate_of_numbers_has_a_tolerance(lab: Lab, after: str, verdict: str) -> None:
+    asked = lab.asked(behaves(tokens="1.0"), behaves("100.1", after))
+    assert asked.bench.gate is not None
+    gate = msgspec.structs.replace(asked.bench.gate, tolerance=0.01)
+    bench = msgspec.structs.replace(asked.bench, gate=gate)
+    found = lab.compare(msgspec.structs.replace(asked, bench=bench))
+    assert found.judgement.verdict == verdict

@@ -4,7 +4,8 @@ Runs in the engine's Python, not in the tool's: only the standard library and vl
 Engine arguments are vLLM's own (`--model`, `--dtype`, ...). Prompts are token ids from a formula,
 so no tokenizer and no data set is involved. Everything is generated twice in one engine.
 
-Exit code 0, or 1 when the second generation differs or an output repeats one token only.
+Exit code 0, or 1 when the second generation differs, an output repeats one token only, or a
+log-likelihood is no number.
 Standard output carries the object alone; what vLLM and its workers print goes to standard error.
 """
 
@@ -16,6 +17,7 @@ import faulthandler
 import hashlib
 import importlib
 import json
+import math
 import os
 import signal
 import sys
@@ -35,13 +37,15 @@ def digest(tokens: list[list[int]]) -> str:
 
 
 def report(
-    prompts: list[list[int]], first: list[list[int]], again: list[list[int]]
+    prompts: list[list[int]], first: list[list[int]], again: list[list[int]], *,
+    finite: bool = True,
 ) -> dict[str, object]:
-    """Return the JSON object for two generations of the same prompts."""
+    """Return the JSON object for two generations of the same prompts; `finite` is their odds."""
     return {
         "greedy_tokens": 1,
         "sha256": digest(first),
         "repeat_equal": first == again,
+        "nan": not finite,
         "degenerate": any(len(set(tokens)) < 2 for tokens in first),
         "distinct": [len(set(tokens)) for tokens in first],
         "outputs": [
@@ -89,16 +93,22 @@ def main() -> int:
     vocabulary = llm.llm_engine.model_config.get_vocab_size()
     lengths = [int(length) for length in options.prompt_lengths.split(",")]
     prompts = [prompt(n, seed, vocabulary) for n in lengths for seed in range(options.prompts)]
-    sampling = SamplingParams(temperature=0.0, max_tokens=options.output_tokens, ignore_eos=True)
+    sampling = SamplingParams(
+        temperature=0.0, max_tokens=options.output_tokens, ignore_eos=True, logprobs=0
+    )
+    likely: list[float | None] = []
 
     def generate() -> list[list[int]]:
         given = [{"prompt_token_ids": ids} for ids in prompts]
         answers = llm.generate(given, sampling, use_tqdm=False)
+        likely.extend(answer.outputs[0].cumulative_logprob for answer in answers)
         return [list(answer.outputs[0].token_ids) for answer in answers]
 
-    found = report(prompts, generate(), generate())
+    first, again = generate(), generate()
+    finite = all(value is None or math.isfinite(value) for value in likely)
+    found = report(prompts, first, again, finite=finite)
     os.write(result, json.dumps(found).encode() + b"\n")
-    return 0 if found["repeat_equal"] and not found["degenerate"] else 1
+    return 0 if found["repeat_equal"] and finite and not found["degenerate"] else 1
 
 
 if __name__ == "__main__":  # workers are spawned and import this file
