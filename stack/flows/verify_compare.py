@@ -12,7 +12,7 @@ from stack.flows.arms import Comparison
 from stack.flows.verify_trials import Session
 from stack.model import outputs
 from stack.model.judge import Arm, Rule, judge_arms, looks_up_to, next_step, told
-from stack.model.pairs import Pair, Prior
+from stack.model.pairs import Pair, Prior, slow_outlier
 from stack.model.trial import Role, Side, Trial
 from stack.model.verdict import Judgement, Verdict
 
@@ -65,7 +65,10 @@ class Comparing:
         return msgspec.structs.replace(self._measure(), trials=tuple(self.trials))
 
     def equal_sides(self, pairs: int) -> list[Pair] | Judgement:
-        """So many pairs of two sides that run the same, whatever they show."""
+        """So many pairs of two sides that run the same, whatever they show.
+
+        One that is far slower than the others is measured again, once, as in every comparison.
+        """
         states = [self._state(side, None) for side in SIDES]
         judgement = judge_arms(states[0], states[1])
         if judgement is not None:
@@ -77,6 +80,12 @@ class Comparing:
             if isinstance(pair, Judgement):
                 return pair
             found.append(pair)
+        far = slow_outlier(found, self.rule.better, self.rule.prior)
+        if far is not None:
+            pair = self._pair(first, far, again=True)
+            if isinstance(pair, Judgement):
+                return pair
+            found[far] = pair
         return found
 
     def _prepare(self) -> Found | None:
