@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -104,6 +105,27 @@ class Console:
         for row in rows:
             table.add_row(*(Text.from_ansi(cell) for cell in row))
         self._rich().print(table)
+
+    @contextmanager
+    def live(self) -> Iterator[Callable[[Sequence[str]], None]]:
+        """A screen of its own for pages of lines that replace each other, cut to its size."""
+        from rich.console import Console as RichConsole
+        from rich.live import Live
+        from rich.text import Text
+
+        self._clear()
+        # Without colours too: a page that is drawn again needs a terminal, not colours.
+        rich = RichConsole(
+            file=sys.stdout, force_terminal=True, no_color=not self._colored(sys.stdout),
+            highlight=False, emoji=False, markup=False,
+        )
+        with Live(console=rich, screen=True, auto_refresh=False) as live:
+
+            def draw(lines: Sequence[str]) -> None:
+                page = Text("\n".join(lines[: rich.size.height]), no_wrap=True, overflow="ellipsis")
+                live.update(page, refresh=True)
+
+            yield draw
 
     def good(self, text: str) -> str:
         return self._paint(text, "good", sys.stdout)
