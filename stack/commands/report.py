@@ -27,11 +27,16 @@ History = list[tuple[Line, Path, Evidence]]
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with unrounded numbers")
 @click.option("--html", "as_html", is_flag=True, help="Print one page that holds everything")
 @click.option(
+    "--forecast", "revisions", multiple=True, metavar="[UPSTREAM@]REV",
+    help="Say on the page what a rebase there would meet as well",
+)
+@click.option(
     "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
     help="Write to FILE instead; of --html, --md or --csv",
 )
 def command(
-    *, profile: str | None, as_markdown: bool, as_csv: bool, as_html: bool, output: Path | None
+    *, profile: str | None, as_markdown: bool, as_csv: bool, as_html: bool,
+    revisions: tuple[str, ...], output: Path | None,
 ) -> Verb:
     """Show the last verdicts as a table.
 
@@ -41,6 +46,9 @@ def command(
     """
 
     def run(context: Context) -> Answer:
+        if revisions and not as_html:
+            hint = "stack report --html --forecast REV"
+            raise UsageError("--forecast is for the page", hint=hint)
         form = _format(as_html=as_html, as_markdown=as_markdown, as_csv=as_csv, output=output)
         name, chosen = context.project.profile(profile)
         history = ledger_evidence.of_profile(context.project, chosen)
@@ -50,7 +58,7 @@ def command(
             if not history or form is not None:
                 raise
             return _only_history(context, history, name, wrong)
-        text = "" if form is None else _text(context, found, form)
+        text = "" if form is None else _text(context, found, form, revisions)
         if form == "md":
             text += ledger_evidence.to_markdown(history)
         if output is not None:
@@ -62,12 +70,13 @@ def command(
             elif form is not None:
                 console.raw(text.encode())
             else:
-                console.table(flow.COLUMNS, flow.rows(found.verdicts), right=flow.RIGHT)
+                rows = flow.rows(found.verdicts, found.stale)
+                console.table(flow.COLUMNS, rows, right=flow.RIGHT)
                 _show_history(console, history)
 
         data = {
             "profile": found.profile,
-            "patches": flow.documents(found.verdicts, found.trials),
+            "patches": flow.documents(found.verdicts, found.trials, found.stale),
             "history": ledger_evidence.documents(history, context.project),
         }
         return Answer(data=data, show=show)
@@ -113,9 +122,13 @@ def _format(
     return chosen[0] if chosen else None
 
 
-def _text(context: Context, found: flow.Report, form: Format) -> str:
+def _text(
+    context: Context, found: flow.Report, form: Format, revisions: tuple[str, ...]
+) -> str:
     if form == "html":
         from stack.flows import report_page
 
-        return report_page.page(context.project, found, context.console.emit)
+        return report_page.page(
+            context.project, found, context.console.emit, revisions=revisions
+        )
     return flow.to_markdown(found) if form == "md" else flow.to_csv(found)

@@ -79,7 +79,8 @@ def _decide(
     verdicts = last_verdicts(project, profile_id, line.id, name, emit)
     machine = machine_now(project, profile_id, profile)
     stale = {
-        one.id: why for one in verdicts if (why := why_stale(project, profile, one, machine))
+        one.id: why for one in verdicts
+        if (why := why_stale(project, profile, one, machine, strict=True))
     }
     lacking = missing(action, reason, verdicts, stale)
     if lacking is not None and not force:

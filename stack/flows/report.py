@@ -11,6 +11,7 @@ import msgspec
 
 from stack.errors import StateError
 from stack.flows.events import Emit, Said
+from stack.flows.staleness import machine_now, why_stale
 from stack.model.trial import Machine, Trial, VerdictRecord
 from stack.report import markdown
 from stack.store.ledger import Ledger
@@ -25,12 +26,16 @@ _TELLING = (
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The last verdict of each patch and bench in the order of the lines, and their trials."""
+    """The last verdict of each patch and bench in the order of the lines, and their trials.
+
+    `stale` says of a verdict, by its id, why it may not hold any more.
+    """
 
     profile: str
     verdicts: tuple[VerdictRecord, ...]
     trials: Mapping[str, Trial]
     machines: Mapping[str, Machine]
+    stale: Mapping[str, str] = {}
 
 
 def report(project: Project, profile_name: str | None, emit: Emit) -> Report:
@@ -58,21 +63,28 @@ def report(project: Project, profile_name: str | None, emit: Emit) -> Report:
         )
     found.sort(key=lambda record: (record.line, order[record.line, record.patch]))
     wanted = {trial for record in found for trial in record.trials}
+    machine = machine_now(project, name, profile)
+    checked = [(record.id, why_stale(project, profile, record, machine)) for record in found]
     return Report(
         profile=name, verdicts=tuple(found),
         trials={trial.id: trial for trial in ledger.trials(warn) if trial.id in wanted},
         machines={machine.id: machine for machine in ledger.machines(warn)},
+        stale={one: why for one, why in checked if why},
     )
 
 
-def rows(verdicts: Sequence[VerdictRecord]) -> list[tuple[str, ...]]:
+def rows(
+    verdicts: Sequence[VerdictRecord], stale: Mapping[str, str] | None = None
+) -> list[tuple[str, ...]]:
     """The cells under `COLUMNS`; a patch with several benches has a row for each."""
     names = [record.patch for record in verdicts]
+    doubts = {one: f"; may not hold any more: {why}" for one, why in (stale or {}).items()}
     return [
         (
             record.patch, record.state, record.outcome, record.verdict, ratio(record),
             str(record.pairs or "-"),
-            f"{asked(record)}: {record.note}" if names.count(record.patch) > 1 else record.note,
+            (f"{asked(record)}: " if names.count(record.patch) > 1 else "") + record.note
+            + doubts.get(record.id, ""),
         )
         for record in verdicts
     ]
@@ -93,7 +105,8 @@ def ratio(record: VerdictRecord) -> str:
 
 
 def documents(
-    verdicts: Sequence[VerdictRecord], trials: Mapping[str, Trial]
+    verdicts: Sequence[VerdictRecord], trials: Mapping[str, Trial],
+    stale: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """`patches` of the JSON document: one entry a patch, all of its benches in `benches`."""
     by_patch: dict[tuple[str, str], list[VerdictRecord]] = {}
@@ -101,7 +114,10 @@ def documents(
         by_patch.setdefault((record.line, record.patch), []).append(record)
     found = []
     for records in by_patch.values():
-        benches = [_document(record, trials) for record in records]
+        benches = [
+            {**_document(record, trials), "stale": (stale or {}).get(record.id)}
+            for record in records
+        ]
         first = min(
             zip(records, benches, strict=True),
             key=lambda pair: (pair[0].holds is not False, _TELLING.index(pair[0].verdict)),
@@ -132,7 +148,7 @@ def to_markdown(found: Report) -> str:
     when = times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"
     machines = [_machine(found.machines.get(record.machine)) for record in found.verdicts]
     where = "; ".join(dict.fromkeys(machines))
-    table = markdown.table(COLUMNS, rows(found.verdicts), right=RIGHT)
+    table = markdown.table(COLUMNS, rows(found.verdicts, found.stale), right=RIGHT)
     return f"{table}\nMeasured by `stack verify --profile {found.profile}`, {when}, on {where}.\n"
 
 

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from stack.errors import BadPatch
 from stack.flows.events import Emit, Said
+from stack.flows.forecast import LETTERS, forecast
 from stack.flows.report import Report
 from stack.model.ladder import Cumulative, cumulative
 from stack.model.mail import parse_mail
+from stack.model.settings import Profile
 from stack.model.trial import Trial, VerdictRecord
 from stack.repo.replay import show
-from stack.report.html import Effect, Ladder, Outcomes, Page, Piece, Rung, render
+from stack.report.html import (
+    Cell,
+    Effect,
+    Ladder,
+    Matrix,
+    Outcomes,
+    Page,
+    Piece,
+    Rung,
+    render,
+)
 from stack.store.ledger import Ledger
 from stack.store.project import Line, Project
 
 BASE, MARGINAL = "base", "marginal"
 
 
-def page(project: Project, found: Report, emit: Emit) -> str:
-    """The last verdicts, their history and their patches as one HTML document."""
+def page(
+    project: Project, found: Report, emit: Emit, *, revisions: Sequence[str] = ()
+) -> str:
+    """The last verdicts, their history and their patches as one HTML document.
+
+    With `revisions` it also says what a rebase of each line to them would meet.
+    """
     ledger = Ledger(project.paths.ledger)
 
     def warn(text: str) -> None:
@@ -34,10 +51,42 @@ def page(project: Project, found: Report, emit: Emit) -> str:
     seen = {record.machine for record in verdicts} | {trial.machine for trial in measured}
     return render(Page(
         profile=found.profile, verdicts=verdicts, trials=tuple(found.trials.values()),
-        ladders=tuple(_ladder(project, project.find(text), found) for text in profile.lines),
+        ladders=tuple(
+            _ladder(project, project.find(text), found) for text in profile.lines
+        ),
+        matrices=tuple(_matrices(project, profile, revisions, emit)),
         outcomes=tuple(_outcomes(measured)),
         machines=tuple(one for name, one in found.machines.items() if name in seen),
     ))
+
+
+def _matrices(
+    project: Project, profile: Profile, revisions: Sequence[str], emit: Emit
+) -> Iterator[Matrix]:
+    """What each line of the profile would meet at these revisions, `UPSTREAM@REV` or REV."""
+    for line in (project.find(text) for text in profile.lines):
+        wanted = [
+            text.rpartition("@")[2] for text in revisions
+            if text.rpartition("@")[0] in ("", line.series.upstream)
+        ]
+        if not wanted:
+            continue
+        told = forecast(project, line, line.series.select(), wanted, emit)
+        whole = [column for column in told.columns if column.error is None]
+        yield Matrix(
+            line=line.id, revisions=tuple(column.revision for column in whole),
+            rows=tuple(
+                (name, tuple(
+                    Cell(
+                        letter=LETTERS[one.outcome], outcome=one.outcome.value,
+                        why="; ".join(one.trouble),
+                    ) for one in (column.cells[at] for column in whole)
+                )) for at, name in enumerate(told.patches)
+            ),
+            notes=tuple(
+                f"{column.revision}: {column.error}" for column in told.columns if column.error
+            ),
+        )
 
 
 def _ladder(project: Project, line: Line, found: Report) -> Ladder:
@@ -52,6 +101,7 @@ def _ladder(project: Project, line: Line, found: Report) -> Ladder:
         effects = tuple(
             Effect(
                 record=record, minimum=_minimum(project, record),
+                stale=found.stale.get(record.id),
                 cumulative=None if record.mode != MARGINAL
                 else products.get((member.name, record.bench)),
             )

@@ -53,18 +53,23 @@ def machine_now(project: Project, name: str, profile: Profile) -> str | None:
 
 
 def why_stale(
-    project: Project, profile: Profile, record: VerdictRecord, machine: str | None
+    project: Project, profile: Profile, record: VerdictRecord, machine: str | None, *,
+    strict: bool = False,
 ) -> str | None:
-    """Why a verdict may not hold any more, or None where it does."""
+    """Why a verdict may not hold any more, or None where it does.
+
+    One that an older release wrote does not say what it rests on; that counts where it is `strict`.
+    """
     line = project.find(record.line)
     member = next((one for one in line.series.patch if one.name == record.patch), None)
     if member is None:
         return "the line has no such patch any more"
-    if not record.sources:
+    if not record.sources and strict:
         return "it does not say which patches it rests on"
-    now = sources(project, profile, line, member, record.mode)
-    if changed := _changed(record.sources, now):
-        return f"patches of {changed} changed since"
+    if record.sources:
+        now = sources(project, profile, line, member, record.mode)
+        if changed := _changed(record.sources, now):
+            return f"patches of {changed} changed since"
     if machine is not None and record.machine != machine:
         return "measured on another machine, or with other versions"
     return None

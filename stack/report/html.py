@@ -17,6 +17,8 @@ from stack.model.line import Member, Pin
 from stack.model.trial import Machine, Trial, VerdictRecord
 from stack.report import svg
 
+MODES = ("marginal", "cumulative", "leave-one-out", "default-off")
+
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """Lines of a diff of one kind: `head`, `hunk`, `added`, `removed` or `same`."""
@@ -26,11 +28,41 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a patch did to one bench, and what the line did up to it; `minimum` is a fraction."""
+    """What a patch did to one bench, and what the line did up to it; `minimum` is a fraction.
+
+    `stale` says why the verdict may not hold any more.
+    """
 
     record: VerdictRecord
     cumulative: Cumulative | None
     minimum: float
+    stale: str | None = None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A patch in one bench: the last verdict of each mode, and the product up to it."""
+
+    patch: str
+    bench: str
+    modes: Mapping[str, Effect]
+    product: Cumulative | None
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """A patch at another revision: a letter, what it means, and what is the matter."""
+
+    letter: str
+    outcome: str
+    why: str
+
+
+class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rebase of a line would meet: `rows` has a cell a revision for each patch."""
+
+    line: str
+    revisions: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    notes: tuple[str, ...] = ()
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +98,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     profile: str
     ladders: tuple[Ladder, ...]
+    matrices: tuple[Matrix, ...] = ()
     verdicts: tuple[VerdictRecord, ...]
     trials: tuple[Trial, ...]
     outcomes: tuple[Outcomes, ...]
@@ -95,6 +128,7 @@ def render(page: Page) -> str:
     return environment.get_template("page.html.j2").render(
         page=page, svg=svg, digest=digest, scale=scale, edge=math.exp(scale),
         histories=_histories(page.verdicts), counts=_counts(effects), facts=_facts,
+        effects=_rows(rungs), modes=MODES,
     )
 
 
@@ -111,6 +145,23 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+
+
+def _rows(rungs: Iterable[Rung]) -> list[Row]:
+    """The effects with a row for each patch and bench, and the modes beside each other."""
+    found = []
+    for rung in rungs:
+        benches = dict.fromkeys(effect.record.bench for effect in rung.effects)
+        for bench in benches:
+            modes: dict[str, Effect] = {
+                one.record.mode: one for one in rung.effects if one.record.bench == bench
+            }
+            marginal = modes.get(MODES[0])
+            found.append(Row(
+                patch=rung.member.name, bench=bench, modes=modes,
+                product=marginal.cumulative if marginal else None,
+            ))
+    return found
 
 
 def _histories(verdicts: Iterable[VerdictRecord]) -> list[svg.History]:
