@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "edit": "Change a patch where it stands",
         "refresh": "Put what is changed in the workspace into a patch",
         "fold": "Make one patch of two",
+        "split": "Cut a patch into parts whose sum is the patch",
         "drop": "Take patches out of a line",
         "move": "Put a patch elsewhere in its line",
         "rename": "Give a patch another name",
