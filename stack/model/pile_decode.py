@@ -189,10 +189,10 @@ def _looks_base64(data: bytes) -> bool:
     if len(first) < 8 or not _BASE64.fullmatch(first):
         return False
     packed = first.startswith((b"H4sI", b"QlpoO", b"QlpoN", b"Qlpo", b"/Td6WFo"))
+    if packed and len(first) > 30:
+        return True  # whatever follows: what is no base64 there is damage
     like = sum(bool(_BASE64.fullmatch(word)) for word in head) >= 0.9 * len(head)
-    words = data[:4096].count(b" ")
-    plain = _decodes_to_diff(first)
-    return like and (packed or plain) and words <= 2
+    return like and (packed or _decodes_to_diff(first)) and data[:4096].count(b" ") <= 2
 
 
 def _decodes_to_diff(first: bytes) -> bool:

@@ -60,7 +60,7 @@ def finish(here: Open, first: int) -> Section:
         raise Broken(here.at, f"{show(new or old)}: a binary file without its data")
     for name in (old, new):
         _refuse_path(here.at, name)
-    if (old or new).startswith(b"/"):
+    if b"/" in (old[:1], new[:1]):
         here.flags.add(Flag.ABSOLUTE)
     modes = _modes(here, kind)
     old_id, new_id = _ids(here, kind)
