@@ -279,3 +279,13 @@ def test_a_gate_of_numbers_in_a_file(tmp_path: Path, said: str, outcome: str) ->
     ran = run(job(tmp_path, text, field="error", gate_result=tmp_path / "gate.json", at_most=0.01))
     assert ran.outcome == outcome
     assert (ran.tokens == "0.004") is (outcome == "ok")
+
+
+def test_a_full_disk_is_the_cause_and_not_the_patch(tmp_path: Path) -> None:
+    text = "import sys\nprint('loading')\nopen('/dev/full', 'w').write('x' * 100_000)\n"
+    ran = run(job(tmp_path, text))
+    assert (ran.outcome, ran.exit_code) == ("blocked:disk_full", 1)
+    assert ran.cause is not None
+    assert "No space left on device" in ran.cause
+    assert ran.hint is not None
+    assert "free space" in ran.hint

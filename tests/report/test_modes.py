@@ -50,7 +50,8 @@ def test_modes_stand_beside_each_other_and_a_changed_patch_makes_a_verdict_doubt
     text = (stack.folder / "page.html").read_text()
     page = Parsed(text)
     effects = text[text.index('id="effects"'):text.index("Forecast of")]
-    for said in ("+10.0 %", "+1.0 %", "&times;2 since base", "+21.0 %", "patches of demo/1.0 changed"):
+    product = "&times;2 since base"
+    for said in ("+10.0 %", "+1.0 %", product, "+21.0 %", "patches of demo/1.0 changed"):
         assert said in effects, said
     assert effects.count(">stale<") == 1
     forecast = text[text.index("Forecast of demo/1.0"):text.index("<h2>History")]

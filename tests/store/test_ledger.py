@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -96,3 +97,29 @@ def test_killing_the_writer_loses_nothing_that_was_finished(tmp_path: Path) -> N
         found = [record.id for record in ledger.machines(lambda text: None)]
         assert len(found) >= seen
         assert found[-1] == f"after-{round_}"
+
+
+def _write_on_a_full_disk(folder: Path, room: int, refused: object) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    size = (folder / "machines.jsonl").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, size + room))
+    try:
+        Ledger(folder).append(machine("does-not-fit"))
+    except OSError:
+        refused.set()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("room", [0, 10])
+def test_a_full_disk_refuses_the_record_and_keeps_the_others(tmp_path: Path, room: int) -> None:
+    ledger = Ledger(tmp_path)
+    ledger.append(machine("a"))
+    context = multiprocessing.get_context("fork")
+    refused = context.Event()
+    writer = context.Process(target=_write_on_a_full_disk, args=(tmp_path, room, refused))
+    writer.start()
+    writer.join()
+    assert refused.is_set()
+    ledger.append(machine("b"))
+    warnings: list[str] = []
+    assert [found.id for found in ledger.machines(warnings.append)] == ["a", "b"]
+    assert len(warnings) == (1 if room else 0)
