@@ -26,7 +26,10 @@ def cases() -> list[tuple[str, str]]:
 
 
 def case_file(line: str, patch: str) -> Path:
-    return HERE / line.replace("/", "-") / f"{patch.replace('-', '_')}_cases.py"
+    """The cases of a patch: those of its line, or those that several lines share."""
+    name = f"{patch.replace('-', '_')}_cases.py"
+    own = HERE / line.replace("/", "-") / name
+    return own if own.is_file() else HERE / "shared" / name
 
 
 def prefix(series: Series, member: Member) -> list[str]:

@@ -8,17 +8,8 @@ from typing import Any
 import pytest
 import torch
 from cpu_engine import use_platform
-from u4_layers import (
-    HIDDEN,
-    SWITCH,
-    KernelPackage,
-    apply,
-    install,
-    load,
-    make_layer,
-    record_fallbacks,
-    xpu_engine,
-)
+from u4_kernel import HIDDEN, SWITCH, KernelPackage, install
+from u4_layers import apply, load, make_layer, record_fallbacks, xpu_engine
 from vllm.model_executor.layers.fused_moe import FusedMoE, u4_decode
 
 HALF, BF16 = torch.float16, torch.bfloat16

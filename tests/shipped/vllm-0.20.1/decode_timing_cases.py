@@ -16,7 +16,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 from cpu_engine import default_dtype, fill, inc_config, minimax_config, use_platform
-from u4_layers import HIDDEN, install, load, record_fallbacks, xpu_engine
+from u4_kernel import HIDDEN, install
+from u4_layers import load, record_fallbacks, xpu_engine
 from upstream_code import module_without, trace
 from vllm import envs
 from vllm.distributed import communication_op

@@ -13,18 +13,8 @@ import pytest
 import torch
 import vllm.logger
 from cpu_engine import applied, use_platform
-from u4_layers import (
-    EXPERTS,
-    HIDDEN,
-    SWITCH,
-    KernelPackage,
-    apply,
-    install,
-    load,
-    make_layer,
-    record_fallbacks,
-    xpu_engine,
-)
+from u4_kernel import EXPERTS, HIDDEN, SWITCH, KernelPackage, install
+from u4_layers import apply, load, make_layer, record_fallbacks, xpu_engine
 from vllm import envs
 from vllm.model_executor.layers.fused_moe import FusedMoE, u4_decode
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation

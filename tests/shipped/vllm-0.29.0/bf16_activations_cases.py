@@ -7,18 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from u4_layers import (
-    HIDDEN,
-    SWITCH,
-    KernelPackage,
-    apply,
-    experts,
-    install,
-    load,
-    make_layer,
-    record_fallbacks,
-    xpu_engine,
-)
+from u4_kernel import HIDDEN, SWITCH, KernelPackage, install
+from u4_layers import apply, experts, load, make_layer, record_fallbacks, xpu_engine
 from vllm.model_executor.layers.fused_moe import u4_decode
 from vllm.model_executor.layers.fused_moe.experts.xpu_moe import XPUExpertsWNA16
 

@@ -13,18 +13,8 @@ from typing import Any
 import pytest
 import torch
 from cpu_engine import applied, use_platform
-from u4_layers import (
-    HIDDEN,
-    SWITCH,
-    KernelPackage,
-    apply,
-    experts,
-    install,
-    load,
-    make_layer,
-    record_fallbacks,
-    xpu_engine,
-)
+from u4_kernel import HIDDEN, SWITCH, KernelPackage, install
+from u4_layers import apply, experts, load, make_layer, record_fallbacks, xpu_engine
 from vllm import envs
 from vllm.model_executor.layers.fused_moe import u4_decode
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation

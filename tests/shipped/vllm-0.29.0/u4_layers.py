@@ -1,12 +1,10 @@
-"""WNA16 MoE layers of MiniMax-M2 on a simulated XPU, and a stand-in kernel package."""
+"""WNA16 MoE layers of MiniMax-M2 on a simulated XPU."""
 
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from cpu_engine import (
     reference_experts,
     use_platform,
 )
+from u4_kernel import batch, nothing_installed
 
 # Before a platform is simulated: on a real one it would import XPU's kernels.
 from vllm.model_executor.layers.fused_moe.experts import xpu_moe  # noqa: F401
@@ -27,43 +26,7 @@ from vllm.model_executor.layers.fused_moe.experts.triton_moe import TritonWNA16E
 from vllm.model_executor.models.minimax_m2 import MiniMaxM2MoE
 from vllm.v1.worker.workspace import init_workspace_manager, reset_workspace_manager
 
-SWITCH = "VLLM_XPU_USE_LLM_SCALER_MOE"
-HIDDEN, EXPERTS, TOP_K = 256, 8, 2
 _numbers = itertools.count()  # the engine knows every layer by a name of its own
-
-
-class KernelPackage(ModuleType):
-    """A package with the agreed entry point, computed in float32; keeps its calls."""
-
-    U4_ACTIVATION_DTYPES: tuple[torch.dtype, ...] = (torch.float16,)
-    U4_ROUTE_WEIGHT_DTYPES: tuple[torch.dtype, ...] = (torch.float16,)
-    U4_GROUP_SIZE = 128
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.calls: list[tuple[torch.Tensor, ...]] = []
-
-    def moe_forward_tiny_nmajor_u4(self, *args: torch.Tensor) -> torch.Tensor:
-        """As the contract has it; a dtype or layout outside of it is an error."""
-        x, w13, s13, w2, s2, weights, ids = args
-        assert x.dtype in self.U4_ACTIVATION_DTYPES
-        assert weights.dtype in self.U4_ROUTE_WEIGHT_DTYPES
-        assert w13.dtype == w2.dtype == torch.uint8
-        assert s13.dtype == s2.dtype == torch.float16
-        assert ids.dtype in (torch.int32, torch.int64)
-        assert all(tensor.is_contiguous() for tensor in args)
-        self.calls.append(args)
-        return reference_experts(x, w13, s13, w2, s2, weights, ids)
-
-
-def install(monkeypatch: pytest.MonkeyPatch, name: str) -> KernelPackage:
-    """Make `import name` give a new `KernelPackage`."""
-    from vllm.model_executor.layers.fused_moe import u4_decode
-
-    package = KernelPackage(name)
-    monkeypatch.setitem(sys.modules, name, package)
-    u4_decode.find_u4_kernel.cache_clear()
-    return package
 
 
 @contextmanager
@@ -71,11 +34,7 @@ def xpu_engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The engine on a simulated XPU with the switch on and nothing remembered."""
     from vllm.model_executor.layers.fused_moe import u4_decode
 
-    monkeypatch.setenv(SWITCH, "1")
-    # An installed package must not decide a test.
-    for name in ("custom_esimd_kernels_vllm", "u4moe"):
-        monkeypatch.setitem(sys.modules, name, None)
-    u4_decode.find_u4_kernel.cache_clear()
+    nothing_installed(monkeypatch)
     monkeypatch.setattr(u4_decode.U4DecodeExperts, "_layers", 0)
     # The workspace empties the accelerator's cache before it grows.
     monkeypatch.setattr(torch.accelerator, "empty_cache", lambda: None)
@@ -143,11 +102,6 @@ def apply(
 
     `watch` sees the route weights, [tokens, TOP_K], before the method does.
     """
-    generator = torch.Generator().manual_seed(tokens)
-    x = torch.randn(tokens, HIDDEN, generator=generator).to(dtype)
-    weights = torch.rand(tokens, TOP_K, generator=generator).softmax(-1).to(weights_dtype)
-    ids = torch.stack(
-        [torch.randperm(EXPERTS, generator=generator)[:TOP_K] for _ in range(tokens)]
-    ).to(ids_dtype)
+    x, weights, ids = batch(tokens, dtype, ids_dtype, weights_dtype)
     watch(weights)
     return layer.quant_method.apply(layer, x, weights, ids, None, None)
