@@ -7,7 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 MARK = "STACK_TRIAL"
+WATCHER = Path(__file__).with_name("drivers") / "watch"
+"""Holds the module that Python imports at its start."""
 PROJECT_MARK = "STACK_PROJECT"
 
 # What a person's shell may decide: where programs are, who they are, how to reach the network.
@@ -32,6 +36,13 @@ _CACHES = {
 }
 
 
+class Watch(msgspec.Struct, frozen=True):
+    """A JSON file whose keys are the files to report, and where they are reported."""
+
+    files: Path
+    report: Path
+
+
 def machine_part(outer: Mapping[str, str]) -> dict[str, str]:
     """What the caller's environment says about devices and libraries; it belongs to an arm."""
     return {name: outer[name] for name in sorted(outer) if _MACHINE.fullmatch(name)}
@@ -54,14 +65,15 @@ def left_out(outer: Mapping[str, str], knobs: Iterable[str]) -> list[str]:
 
 def compose(
     outer: Mapping[str, str], *, knobs: Mapping[str, str], layers: Iterable[Path], caches: Path,
-    pyc: Path, temp: Path, mark: str, programs: Path,
+    pyc: Path, temp: Path, mark: str, programs: Path, watch: Watch | None = None,
 ) -> dict[str, str]:
     """Every variable of a trial's process.
 
     `programs` is the folder of the base environment's programs, first on PATH; `caches` is the
     arm's own root of compile caches, `pyc` of its bytecode, `temp` this trial's temporary folder.
     Modules are found in `layers`, never in the working folder, and never in the person's own
-    site-packages. `knobs` win over what is kept, not over the isolation.
+    site-packages. `knobs` win over what is kept, not over the isolation. With `watch` every Python
+    process says which of some files it loads.
     """
     env = {
         name: value
@@ -74,8 +86,12 @@ def compose(
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "PYTHONHASHSEED": "0"}
     env |= knobs
     env |= {name: str(caches / folder) for name, folder in _CACHES.items()}
+    first = [WATCHER] if watch else []
+    if watch:
+        env |= {"STACK_WATCHED": str(watch.files), "STACK_LOADED": str(watch.report)}
     env |= {
-        "PYTHONPATH": os.pathsep.join(map(str, layers)), "PYTHONPYCACHEPREFIX": str(pyc),
+        "PYTHONPATH": os.pathsep.join(map(str, [*first, *layers])),
+        "PYTHONPYCACHEPREFIX": str(pyc),
         "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "TMPDIR": str(temp), MARK: mark,
     }
     if not env["PYTHONPATH"]:

@@ -1,9 +1,43 @@
-"""What an arm's own bytecode cache tells about the files that its processes imported."""
+"""Which patched files a trial's processes really loaded: what they said, and their bytecode."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+import msgspec
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A file that a process imported: its name below an import folder, its place, its hash."""
+
+    pid: int
+    name: str
+    file: str
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} loaded {self.file}, which is not {self.name} of this arm"
+
+
+def reported(report: Path) -> list[Loaded]:
+    """What the processes said while they imported, in their order; a torn line is left out."""
+    try:
+        lines = report.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(msgspec.json.decode(line, type=Loaded))
+        except msgspec.DecodeError:
+            continue
+    return found
+
+
+def wrong(loaded: Iterable[Loaded], expected: Mapping[str, str | None]) -> Loaded | None:
+    """The first file that is not what it must be on this side."""
+    return next((one for one in loaded if expected.get(one.name) != one.sha256), None)
 
 
 def imported(

@@ -21,6 +21,7 @@ from stack.model.signatures import Catalogue
 from stack.model.trial import Figures
 
 PROBE_LIMIT = 120.0
+FILES, LOADED = "files.json", "loaded.jsonl"
 Tick = Callable[[float, int], None]
 
 
@@ -68,6 +69,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     cold: bool
     proved: int = 0
     loaded: tuple[str, ...] = ()
+    processes: int = 0
     exit_code: int
     timed_out: bool = False
     stalled: bool = False
@@ -99,7 +101,7 @@ def run(job: Job, catalogue: Catalogue, on_tick: Tick, outer: Mapping[str, str])
     mark = f"{environment.MARK}={job.id}\0".encode()
     env = environment.compose(
         outer, knobs=job.knobs, layers=job.layers, caches=job.caches, pyc=job.pyc, temp=temp,
-        mark=job.id, programs=job.python.parent,
+        mark=job.id, programs=job.python.parent, watch=_watch(job),
     )
     log = job.folder / "log.txt"
     left = 0
@@ -116,14 +118,18 @@ def run(job: Job, catalogue: Catalogue, on_tick: Tick, outer: Mapping[str, str])
         shutil.rmtree(temp, ignore_errors=True)
     ran = _explain(job, done, log, catalogue)
     seen, elsewhere = evidence.imported(job.pyc, job.layers, job.site_packages, job.patched)
-    if elsewhere:
-        cause = f"imported from outside the layer: {elsewhere[0]}"
+    said = evidence.reported(job.folder / LOADED)
+    seen = tuple(name for name in job.patched if name in {*seen, *(one.name for one in said)})
+    stray = evidence.wrong(said, job.files)
+    if elsewhere or stray:
+        cause = f"imported from outside the layer: {elsewhere[0]}" if elsewhere else f"{stray}"
         ran = {"outcome": "blocked:wrong_files", "cause": cause}
     if ran["outcome"] == "ok":
         for root in (job.caches, job.pyc):
             _used(root).touch()
     return Ran(
-        **ran, cold=cold, proved=len(job.files), loaded=seen, exit_code=done.exit_code,
+        **ran, cold=cold, proved=len(job.files), loaded=seen,
+        processes=len({one.pid for one in said}), exit_code=done.exit_code,
         timed_out=done.timed_out, stalled=done.stalled, survivors=left, seconds=done.seconds,
         processor_seconds=_spent() - spent,
         max_rss_kib=done.max_rss_kib, load=load,
@@ -159,6 +165,13 @@ def _spent() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def _watch(job: Job) -> environment.Watch | None:
+    """Have the processes report what they load, where there is something to be told apart."""
+    if not job.files:
+        return None
+    return environment.Watch(job.folder / FILES, job.folder / LOADED)
+
+
 def _used(root: Path) -> Path:
     return root / ".used"
 
@@ -167,7 +180,7 @@ def _prove(job: Job, env: Mapping[str, str], work: Path) -> str | None:
     """Ask a process in the trial's own surroundings which files it would load; what is wrong."""
     if not job.files:
         return None
-    expected = job.folder / "files.json"
+    expected = job.folder / FILES
     expected.write_bytes(msgspec.json.format(msgspec.json.encode(job.files)))
     log = job.folder / "probe.txt"
     argv = [str(job.python), "-P", str(job.probe), str(expected)]

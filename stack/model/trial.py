@@ -36,8 +36,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
     place), so that the same question finds it again. `outcome` is `ok` or a class such as
     `blocked:native_crash`, `cause` the innermost error of the log, at line `cause_line`. `trees`
     maps a line to the tree that ran, `proved` the files whose sha256 was checked from inside, and
-    `loaded` those that the engine was then seen to import, `engine` what its log says of itself,
-    `load` the machine's load average before. `replaces` names a corrected record.
+    `loaded` those that the engine was then seen to import; so many `processes` reported theirs.
+    `engine` is what its log says of itself, `load` the machine's load average before. `replaces`
+    names a corrected record.
     """
 
     schema: int = LEDGER_SCHEMA
@@ -67,6 +68,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
     tokens: str | None = None
     proved: int = 0
     loaded: tuple[str, ...] = ()
+    processes: int = 0
     exit_code: int
     timed_out: bool = False
     stalled: bool = False

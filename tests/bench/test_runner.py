@@ -289,3 +289,58 @@ def test_a_full_disk_is_the_cause_and_not_the_patch(tmp_path: Path) -> None:
     assert "No space left on device" in ran.cause
     assert ran.hint is not None
     assert "free space" in ran.hint
+
+
+def _layer(tmp_path: Path, text: str) -> tuple[Path, str]:
+    package = tmp_path / "layer" / "toy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "core.py").write_text(text)
+    return package.parent, hashlib.sha256(text.encode()).hexdigest()
+
+
+WORKERS = """
+    import json, multiprocessing, os, sys
+    from toy import core
+
+    def work():
+        from toy import core
+
+    if __name__ == "__main__":
+        for method in ("spawn", "fork"):
+            worker = multiprocessing.get_context(method).Process(target=work)
+            worker.start()
+            worker.join()
+        print("Throughput: 1.00 requests/s, 20.00 total tokens/s, 5.00 output tokens/s")
+        json.dump({"rate": 20.001}, open(sys.argv[1], "w"))
+"""
+
+
+def test_every_process_reports_the_files_that_it_loads(tmp_path: Path) -> None:
+    layer, digest = _layer(tmp_path, "RATE = 1\n")
+    made = job(
+        tmp_path, WORKERS, layers=(layer,), files={"toy/core.py": digest}, patched=("toy/core.py",)
+    )
+    ran = run(made)
+    assert (ran.outcome, ran.loaded, ran.processes) == ("ok", ("toy/core.py",), 2)
+    said = (made.folder / "loaded.jsonl").read_text()
+    assert said.count(digest) == 2, "a forked worker has what its parent loaded"
+
+
+def test_a_worker_that_loads_another_file_is_found_out(tmp_path: Path) -> None:
+    """Its parent looks on the import path of the trial; the worker is given another one."""
+    layer, digest = _layer(tmp_path, "RATE = 1\n")
+    other = tmp_path / "other" / "toy"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("")
+    (other / "core.py").write_text("RATE = 2\n")
+    stray = WORKERS.replace(
+        "for method in", f"sys.path.insert(0, {str(other.parent)!r})\n        for method in"
+    )
+    ran = run(job(
+        tmp_path, stray, layers=(layer,), files={"toy/core.py": digest}, patched=("toy/core.py",)
+    ))
+    assert ran.outcome == "blocked:wrong_files"
+    assert ran.cause is not None
+    assert f"loaded {other / 'core.py'}, which is not toy/core.py of this arm" in ran.cause
+    assert ran.figures is None
