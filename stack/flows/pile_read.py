@@ -170,7 +170,8 @@ def read_file(file: Listed) -> list[Input]:
         sections += parsed.sections
         damage = damage or parsed.damage
         words += [text.around, parsed.prose]
-    if not sections and damage is None and not file.named:
+    plain = len(texts) == 1 and texts[0].first == 1
+    if not sections and damage is None and plain and not file.named:
         return []
     prose = b"\n".join(words)[:_MOST_WORDS].decode("utf-8", "replace").strip()
     whole = b"".join(text.data for text in texts)

@@ -12,13 +12,13 @@ import bz2
 import lzma
 import re
 import zlib
-from collections.abc import Iterator
 
 import msgspec
 
 from stack.model.pile import Damage
 
 ROOM = 64 << 20
+_SAID = (b"diff", b"patch", b"udiff")  # what a fence says that it holds
 MOST_LINES = 2_000_000
 _LAYERS = 4
 _PIECE = 1 << 16
@@ -117,7 +117,7 @@ def _texts(data: bytes, name: str) -> list[Text] | Damage:
     if name.lower().endswith((".md", ".markdown")) or (
         _FENCE.search(data) and not data.startswith((b"diff ", b"--- ", b"From "))
     ):
-        fenced = list(_fenced(data))
+        fenced = _fenced(data)
         if fenced:
             return fenced
     return [Text(data=data)]
@@ -235,23 +235,37 @@ def _base64(data: bytes) -> tuple[bytes, list[int]] | Damage:
     return b"".join(out), ends
 
 
-def _fenced(data: bytes) -> Iterator[Text]:
-    """The fenced blocks that hold diffs; what stands before each goes with it."""
+def _fenced(data: bytes) -> list[Text]:
+    """The fenced blocks that hold diffs; what stands around goes with them as words.
+
+    No blocks where something of a diff stands outside of the fences: then they are no frame for it.
+    """
+    found: list[Text] = []
+    outside: list[bytes] = []
     done = 0
     opened: re.Match[bytes] | None = None
-    for match in _FENCE.finditer(data):
+    for match in (*_FENCE.finditer(data), None):
         if opened is None:
             opened = match
             continue
-        if match[3] or match[2][:1] != opened[2][:1] or len(match[2]) < len(opened[2]):
+        if match is not None and (
+            match[3] or match[1] != opened[1] or match[2][:1] != opened[2][:1]
+            or len(match[2]) < len(opened[2])
+        ):
             continue
-        block = data[opened.end() + 1 : match.start()]
+        end = len(data) if match is None else match.start()
+        block = data[opened.end() + 1 : end]
         if opened[1]:
             block = re.sub(rb"^" + opened[1], b"", block, flags=re.MULTILINE)
-        if _DIFF.search(block):
-            yield Text(
-                data=block, first=data.count(b"\n", 0, opened.end()) + 2,
-                around=data[done : opened.start()],
-            )
-            done = match.end()
+        if _DIFF.search(block) or opened[3].lower() in _SAID:
+            outside.append(data[done : opened.start()])
+            first = data.count(b"\n", 0, opened.end()) + 2
+            found.append(Text(data=block, first=first, around=outside[-1]))
+            done = end if match is None else match.end()
         opened = None
+    outside.append(data[done:])
+    if not found or any(_DIFF.search(part) for part in outside):
+        return []
+    last = found[-1]
+    found[-1] = Text(data=last.data, first=last.first, around=last.around + outside[-1])
+    return found

@@ -85,7 +85,9 @@ def test_the_base_is_found_and_the_line_begun(tmp_path: Path) -> None:
     line = data["lines"]["demo"]
     assert line == f"demo/{middle[:7]}"
     assert pile.stack.ok("apply", "--line", line, "--json").json["data"]["tree"] == want
-    assert pile.run("--base", "demo@v1.0", "--dry-run", code=1)["lines"] == {"demo": "demo/1.0"}
+    other = pile.run("--base", "demo@v1.0", "--dry-run")
+    assert other["lines"] == {"demo": "demo/1.0"}
+    assert "merged from another base" in other["inputs"][0]["reason"]
 
 
 def test_two_upstreams_in_one_file_are_split(tmp_path: Path) -> None:
