@@ -10,7 +10,7 @@ import msgspec
 from stack.flows import environment, install, layers, needs, prepare, recipes
 from stack.flows import jobs as jobs_of
 from stack.flows.environment import Base, Wanted
-from stack.flows.events import Emit, Progress
+from stack.flows.events import Emit, Progress, Said
 from stack.flows.layers import Layer
 from stack.flows.prefixes import Prefix, Replayed, replayed
 from stack.flows.shadow import import_name
@@ -164,6 +164,10 @@ def _layers(
         layer = layers.find(project, base, prefix.tree, packages)
         made = layer is None
         if layer is None:
+            if wrong := layers.edits(project, base, prefix.tree):
+                whose, names = prefix.name or "the base", ", ".join(wrong[:5])
+                text = f"the layer of {whose} was edited by hand and is made again: {names}"
+                emit(Said(text, warning=True))
             emit(Progress("layers", at + 1, len(line.prefixes), prefix.name or "base"))
             with environment.building(project, profile):
                 layer = layers.find(project, base, prefix.tree, packages) or layers.make(

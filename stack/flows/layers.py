@@ -50,6 +50,18 @@ def find(project: Project, base: Base, tree: str, packages: Sequence[str]) -> La
     return _layer(path, record) if _intact(path, record) else None
 
 
+def edits(project: Project, base: Base, tree: str) -> list[str]:
+    """The files of a tree's layer that somebody edited by hand since it was made."""
+    path = place(project, base, tree)
+    try:
+        record = msgspec.json.decode(_record(path).read_bytes(), type=LayerRecord)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return []
+    if record.schema != LAYER_SCHEMA or not path.is_dir():
+        return []
+    return edited(path, record.files, record.links)
+
+
 def make(
     project: Project, base: Base, line: Replayed, prefix: Prefix, packages: Sequence[str]
 ) -> Layer:

@@ -151,8 +151,10 @@ def test_an_edit_in_a_layer_makes_that_layer_again(tiny: Tiny) -> None:
     built = tiny.build()
     layer = Path(built["layers"][1]["path"])
     (layer / "flake/core.py").write_bytes(b"LINE_7 = 0\n")
-    again = tiny.build()
-    assert [row["state"] for row in again["layers"]] == ["kept", "new", "kept"]
+    again = tiny.stack.ok("build", "--json")
+    assert [row["state"] for row in again.json["data"]["layers"]] == ["kept", "new", "kept"]
+    said = "the layer of change-a-line was edited by hand and is made again: flake/core.py"
+    assert said in again.err
     (layer / "flake/__init__.py").unlink()
     (layer / "flake/__init__.py").write_bytes(b"")
     assert [row["state"] for row in tiny.build()["layers"]] == ["kept", "new", "kept"]
