@@ -181,7 +181,10 @@ class _Reading:
 
     def close(self) -> None:
         here, self.here = self.here, None
-        if here is not None and (here.header is not None or here.names is not None):
+        if here is not None and here.header is None and here.names is None:
+            if here.hunks or here.binary is not None:
+                raise Broken(here.at, "a change whose file is not named")
+        elif here is not None:
             self.done.append(finish(here, self.first))
 
 
