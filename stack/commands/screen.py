@@ -13,7 +13,7 @@ from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows import report, screen_plan
 from stack.flows import screen as flow
-from stack.model.screen import Setting, arguments, environment, label
+from stack.model.screen_setting import Setting, arguments, environment, label
 
 _GOOD = ("FASTER", "SAME", "UNBLOCKED")
 _BAD = ("SLOWER", "BROKEN", "STALLED", "BLOCKED")

@@ -12,6 +12,7 @@ from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import StateError
 from stack.flows import watch as flow
+from stack.flows.watch_page import lines
 
 
 @click.command("watch", short_help="Look on while a verify or screen runs")
@@ -33,14 +34,14 @@ def command(*, interval: float, once: bool) -> Verb:
             with ctx.console.live() as draw:
                 try:
                     while True:
-                        draw(list(flow.lines(page)))
+                        draw(list(lines(page)))
                         time.sleep(interval)
                         page = flow.look(ctx.project)
                 except (StateError, KeyboardInterrupt):
                     pass
 
         def show(console: Console) -> None:
-            for line in flow.lines(page):
+            for line in lines(page):
                 console.out(line)
 
         return Answer(data=msgspec.to_builtins(page), show=show)

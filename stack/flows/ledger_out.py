@@ -11,7 +11,8 @@ import msgspec
 
 from stack.errors import StateError, UsageError
 from stack.flows.events import Emit, Said
-from stack.model.exchange_out import COLUMNS, cells, localmaxxing, pytorch_records
+from stack.model.exchange_localmaxxing import localmaxxing
+from stack.model.exchange_out import COLUMNS, cells, pytorch_records
 from stack.model.exchange_samples import Sample, samples
 from stack.model.line import near
 from stack.model.settings import Profile

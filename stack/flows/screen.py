@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 
@@ -14,15 +13,14 @@ from stack.flows.calibrate import prior_of
 from stack.flows.events import Emit, Said
 from stack.flows.measuring import measuring
 from stack.flows.screen_plan import Candidate, Plan
+from stack.flows.screen_race import Racing
 from stack.flows.verify import record_of
-from stack.flows.verify_compare import Comparing, Found, timed
+from stack.flows.verify_compare import Found
 from stack.flows.verify_plan import arm
 from stack.flows.verify_trials import Session
-from stack.model.judge import judge_pairs
 from stack.model.line import Member
 from stack.model.outcome import Outcome
-from stack.model.pairs import Pair, Prior
-from stack.model.screen import Setting, arguments, environment, label
+from stack.model.screen_setting import Setting, arguments, environment, label
 from stack.model.trial import Machine, Trial, VerdictRecord
 from stack.model.verdict import Judgement, Verdict
 from stack.store.project import Project
@@ -194,35 +192,6 @@ class Screening:
         first = lines[0]
         side = arm(self.built, first, self.built.layers[first.id][-1], both)
         return msgspec.structs.replace(side, prefix=name, arguments=more)
-
-
-class Racing(Comparing):
-    """A comparison that is given up after its first pair where that is hopeless."""
-
-    def __init__(
-        self, session: Session, asked: Comparison, pairs: int, *, hopeless: float,
-        prior: Prior | None, family: int,
-    ) -> None:
-        super().__init__(session, asked, pairs, prior=prior, family=family)
-        self.hopeless = hopeless
-
-    def race(self) -> Found:
-        """Gates and warm-ups, then pairs; each trial is named once, however often it was asked."""
-        found = self.run()
-        unique = {trial.id: trial for trial in found.trials}
-        return msgspec.structs.replace(found, trials=tuple(unique.values()))
-
-    def _measure(self) -> Found:
-        pair = self._pair(self._first_side(), 0, again=False)
-        if not isinstance(pair, Pair):
-            return timed([], pair)
-        effect = math.log(pair.after / pair.before)
-        lost = -effect if self.rule.better == "higher" else effect
-        if lost <= -math.log1p(-self.hopeless):
-            return super()._measure()  # which finds this pair in the ledger
-        judgement = judge_pairs([pair], self.rule)
-        note = f"given up after one pair, more than {self.hopeless:.0%} behind: {judgement.note}"
-        return timed([pair], msgspec.structs.replace(judgement, note=note))
 
 
 def _tokens_differ(found: Found) -> bool:

@@ -12,7 +12,9 @@ import msgspec
 
 from stack.errors import StateError
 from stack.flows.verify_trials import ANNOUNCED, Announced
-from stack.model.screen import candidates, label
+from stack.flows.watch_page import Page, Rung
+from stack.model.screen import candidates
+from stack.model.screen_setting import label
 from stack.model.trial import Trial, VerdictRecord
 from stack.store import lock
 from stack.store.ledger import Ledger
@@ -23,32 +25,6 @@ _TAIL = 16 << 10
 _LAST = 5
 _HOLDER = re.compile(r"process (\d+): (stack (\S+).*? of (\S+))$")
 _SCREEN = re.compile(r"stack screen (\S+) of ")
-
-
-class Rung(msgspec.Struct, frozen=True, kw_only=True):
-    """A patch or a setting: its verdict in this run, None while there is none."""
-
-    name: str
-    verdict: str | None = None
-    note: str = ""
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look shows. `now` is the trial that runs, `seconds` since it began.
-
-    `left` is a guess in seconds, `last` are finished trials, `log` the end of the current log.
-    """
-
-    what: str
-    process: int
-    rungs: tuple[Rung, ...] = ()
-    now: str | None = None
-    seconds: float | None = None
-    done: int = 0
-    planned: int = 0
-    left: float | None = None
-    last: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
 
 
 def look(project: Project) -> Page:
@@ -123,29 +99,6 @@ def _current(
             return None
         return None if folder.name in finished else (folder, said)
     return None
-
-
-def lines(page: Page) -> Iterator[str]:
-    """A page as people read it, the most important first."""
-    yield f"{page.what}, process {page.process}"
-    if page.now is not None:
-        left = "" if page.left is None else f", about {_span(page.left)} left"
-        yield f"trial {page.done} of {page.planned}{left}"
-        yield f"  {page.now}, {page.seconds or 0:.0f} s"
-    if page.rungs:
-        yield ""
-        width = max(len(rung.name) for rung in page.rungs)
-        for rung in page.rungs:
-            verdict = (rung.verdict or "-").ljust(9)
-            yield f"  {rung.name.ljust(width)}  {verdict}  {rung.note}".rstrip()
-    for block in (page.last, page.log):
-        if block:
-            yield ""
-            yield from (f"  {line}" for line in block)
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def _told(trial: Trial) -> str:

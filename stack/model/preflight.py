@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stack.model.preflight_case import Case, Point
-from stack.model.preflight_ranks import context, heads, kv_dtype, ranks, scheduler
-from stack.model.preflight_weights import groups, kv_memory, tensors
+from stack.model.preflight_limits import kv_dtype, scheduler
+from stack.model.preflight_ranks import context, heads, ranks
+from stack.model.preflight_tensors import tensors
+from stack.model.preflight_weights import groups, kv_memory
 
 _RULES = (ranks, heads, context, scheduler, kv_dtype, tensors, groups, kv_memory)
 

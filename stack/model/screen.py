@@ -9,11 +9,9 @@ from typing import Annotated, Literal
 import msgspec
 
 from stack.model.line import Name
+from stack.model.screen_setting import Setting, Value
 
 SCREEN_SCHEMA = 1
-Value = str | int | float | bool
-Setting = Mapping[str, Value]
-"""Values of some knobs; those that are not named stay as they are."""
 
 
 class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -110,32 +108,3 @@ def _axes(screen: Screen) -> Iterator[Sequence[dict[str, Value]]]:
         else:
             columns = [screen.knob[one] for one in group]
             yield [dict(zip(group, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def environment(setting: Setting) -> dict[str, str]:
-    """The environment variables of a setting; true is 1, false is 0."""
-    return {name: _text(value) for name, value in setting.items() if not name.startswith("-")}
-
-
-def arguments(setting: Setting) -> tuple[str, ...]:
-    """The options of a setting; true is a switch, false leaves it out."""
-    words: list[str] = []
-    for name, value in setting.items():
-        if not name.startswith("-") or value is False:
-            continue
-        words += [name] if value is True else [name, _text(value)]
-    return tuple(words)
-
-
-def _text(value: Value) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def label(setting: Setting) -> str:
-    """A setting as people read it: `TP=2 PP=2`, `--block-size 128`."""
-    words = [f"{name}={value}" for name, value in environment(setting).items()]
-    options = [
-        f"no {name}" if value is False else name if value is True else f"{name} {_text(value)}"
-        for name, value in setting.items() if name.startswith("-")
-    ]
-    return " ".join([*words, *options]) or "control"
