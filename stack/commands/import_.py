@@ -50,17 +50,18 @@ def command(
     must be a straight line.
 
     Everything else is a pile: plain, compressed or base64 diffs, diffs in Markdown, quilt series
-    with options, snapshots of a worktree. Its base is found by a vote of blob ids, its order by
-    series file, first commit, mail date or name; then the worktree is replayed and what each file
-    changed becomes a patch. What cannot be taken whole is set aside: patches/imported.toml lists
-    every file with the reason, and the exit code is 1. What an import before has taken is skipped.
+    with options, snapshots of a worktree, an edited checkout or site-packages. Its base is found
+    by a vote of blob ids, its order by series file, first commit, mail date or name; then the
+    worktree is replayed and what each file changed becomes a patch. What cannot be taken whole is
+    set aside: patches/imported.toml lists every file with the reason, and the exit code is 1. What
+    an import before has taken is skipped.
     """
 
     def run(ctx: Context) -> Answer:
         where = [path if path.is_absolute() else ctx.folder / path for path in paths]
         if repository is None and not (kind == "mails" and not bases):
             why = "--as pile" if kind == "pile" else "--base" if bases else None
-            why = why or import_kind.why_pile(where, ctx.folder)
+            why = why or import_kind.why_pile(ctx.project, where, ctx.folder)
             if why is not None and kind != "mails":
                 ctx.console.emit(Said(f"read as a pile: {why}"))
                 return _pile(ctx, where, upstream, line, bases, source, dry_run=dry_run)

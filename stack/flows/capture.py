@@ -96,7 +96,7 @@ def capture(
     with replayed(project, line, line.series.select(), emit) as replay:
         odb, pin, tip = replay.odb, replay.prefixes[0].tree, replay.prefixes[-1].tree
         left_out: list[str] = []
-        jumps = [(pin, _on_pin(project, line, place, odb, pin, left_out, only))]
+        jumps = [(pin, edits_on_pin(project, line, place, odb, pin, left_out, only))]
         for path, tree, files in place.layers:
             if edits := dict(_in_layer(project, line, path, files, odb, left_out, only)):
                 _refuse_unknown(replay, tree, line, place)
@@ -157,7 +157,7 @@ def _carried(odb: ObjectStore, before: str, edits: Edits, onto: str, line: Line)
     return done.tree
 
 
-def _on_pin(
+def edits_on_pin(
     project: Project, line: Line, place: Place, odb: ObjectStore, pin: str, left_out: list[str],
     only: Sequence[str],
 ) -> dict[str, bytes | None]:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from stack.errors import BadPatch
 from stack.flows.pile_read import PATCH_LIKE, list_files, read_file
+from stack.flows.pile_trees import is_tree
 from stack.model.mail import parse_mail
 from stack.model.mailbox import split_mailbox
+from stack.store.project import Project
 
 _MAIL = (".patch", ".mbox", ".eml")
-_PLAIN = re.compile(r"-p1")
 
 
-def why_pile(paths: Sequence[Path], folder: Path) -> str | None:
+def why_pile(project: Project, paths: Sequence[Path], folder: Path) -> str | None:
     """What makes these paths a pile, for the person; None where they are mail files and no more.
 
     Files without any diff are none: the strict reader says what is wrong with them.
     """
+    if tree := next((path for path in paths if is_tree(project, path)), None):
+        return f"{tree} is a tree that was edited"
     files = list_files(paths, folder)
     for file in files:
         if file.back or file.strip not in (None, 1):

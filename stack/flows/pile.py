@@ -21,6 +21,7 @@ from stack.flows.pile_read import Input, list_files, read_inputs
 from stack.flows.pile_replay import Replay, Replayed, Row
 from stack.flows.pile_route import Router
 from stack.flows.pile_tell import told
+from stack.flows.pile_trees import inputs_of, is_tree
 from stack.flows.pile_world import World
 from stack.flows.pins import resolve_pin
 from stack.flows.prefixes import replayed
@@ -73,7 +74,10 @@ def import_pile(
     `bases` names a revision by upstream and overrides the vote. Nothing of an input is taken that
     cannot be taken whole; `patches/imported.toml` lists every input.
     """
-    found = list(read_inputs(list_files(paths, folder), emit))
+    trees = [path for path in paths if is_tree(project, path)]
+    found = inputs_of(project, trees, folder, line, emit)
+    files = list_files([path for path in paths if path not in trees], folder)
+    found += read_inputs(files, emit)
     if not any(one.sections or one.damage for one in found):
         raise UsageError("no diffs there", hint="stack import --upstream NAME@REV PATH...")
     pile = ordered(found, paths)
