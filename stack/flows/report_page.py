@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from stack.errors import BadPatch
+from stack.flows import pile_list
 from stack.flows.events import Emit, Said
 from stack.flows.forecast import LETTERS, forecast
 from stack.flows.report import Report
@@ -23,6 +24,7 @@ from stack.report.html import (
     Page,
     Piece,
     Rung,
+    Taken,
     render,
 )
 from stack.store.ledger import Ledger
@@ -57,6 +59,12 @@ def page(
         matrices=tuple(_matrices(project, profile, revisions, emit)),
         outcomes=tuple(_outcomes(measured)),
         machines=tuple(one for name, one in found.machines.items() if name in seen),
+        inputs=tuple(
+            Taken(
+                file=row.file, upstream=row.upstream or "", result=row.result,
+                patches=row.patches, reason=row.reason,
+            ) for row in pile_list.read(project)
+        ),
     ))
 
 

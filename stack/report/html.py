@@ -93,6 +93,16 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     last: Trial
 
 
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last import made of one file."""
+
+    file: str
+    upstream: str
+    result: str
+    patches: tuple[str, ...]
+    reason: str
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """All that the page shows; `verdicts` is the whole history, `trials` those of the last."""
 
@@ -103,6 +113,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...]
     outcomes: tuple[Outcomes, ...]
     machines: tuple[Machine, ...]
+    inputs: tuple[Taken, ...] = ()
 
     @property
     def days(self) -> list[str]:
