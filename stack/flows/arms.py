@@ -86,6 +86,21 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return self.member.claim != "unblocked" and self.member.kind != "experiment"
 
 
+def drawn(asked: Comparison, number: int) -> Comparison:
+    """The comparison as pair `number` (from 0) makes it: its builds are taken in turn.
+
+    The first build is the one of gates and of a bench with one draw.
+    """
+    draw = number % asked.bench.draws
+    if not draw:
+        return asked
+    before, after = (
+        msgspec.structs.replace(arm, draw=f"{arm.draw}{draw}")
+        for arm in (asked.before, asked.after)
+    )
+    return msgspec.structs.replace(asked, before=before, after=after)
+
+
 Expected = dict[str, str | None]
 
 

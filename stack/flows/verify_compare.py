@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stack.flows.arms import Comparison
+from stack.flows.arms import Comparison, drawn
 from stack.flows.verify_trials import Session
 from stack.model import outputs
 from stack.model.judge import Arm, Rule, judge_arms, looks_up_to, next_step, told
@@ -124,14 +124,22 @@ class Comparing:
 
     def _ask(
         self, side: Side, role: Role, *, pair: int | None = None, place: int = 0,
-        twice: bool = False,
+        twice: bool = False, asked: Comparison | None = None,
     ) -> Trial:
         """A trial; with `twice` a side that did not run is given a second try."""
-        trial = self.session.ask(self.asked, side, role, pair=pair, place=place)
+        trial = self.session.ask(asked or self.asked, side, role, pair=pair, place=place)
         self.trials.append(trial)
         if twice and not trial.ran:
-            return self._ask(side, role, pair=pair, place=place + _SECOND)
+            return self._ask(side, role, pair=pair, place=place + _SECOND, asked=asked)
         return trial
+
+    def warm(self, number: int) -> Comparison:
+        """The comparison as a pair makes it, with the caches of its builds warmed up."""
+        asked = drawn(self.asked, number)
+        if asked is not self.asked:
+            for side in SIDES:
+                self._ask(side, "warm-up", asked=asked)
+        return asked
 
     def _gate(self, side: Side) -> Trial | None:
         """The gate; on the side before, the warm-up will confirm that it does not run."""
@@ -202,10 +210,13 @@ class Comparing:
     def _pair(self, first: Side, number: int, *, again: bool) -> Pair | Judgement:
         order = SIDES if (first == "before") == (number % 2 == 0) else SIDES[::-1]
         start = _AGAIN if again else 0
-        self.session.drop_stale_half(self.asked, order, number + 1, start)
+        asked = self.warm(number)
+        self.session.drop_stale_half(asked, order, number + 1, start)
         values: dict[Side, float] = {}
         for place, side in enumerate(order, start):
-            trial = self._ask(side, "pair", pair=number + 1, place=place, twice=True)
+            trial = self._ask(
+                side, "pair", pair=number + 1, place=place, twice=True, asked=asked
+            )
             if trial.figures is None:
                 return stopped(side, trial, number)
             values[side] = trial.figures.value

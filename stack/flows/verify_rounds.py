@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from stack.flows.arms import Arm, Comparison
+from stack.flows.arms import Arm, Comparison, drawn
 from stack.flows.verify_compare import SIDES, Comparing, Found, stopped, timed
 from stack.model.judge import next_step
 from stack.model.pairs import Pair
@@ -95,6 +95,7 @@ class Rounds:
         """Run every side that an open comparison needs once."""
         wanted = dict(self._wanted())
         order = [key for key in self.arms if key in wanted]
+        asked = {id(one): one.warm(number) for one in self.open.values()}
         cells = [self._held(wanted[key], key, number) for key in order]
         self.session.drop_stale(cells)
         if self._direction(cells) != (number % 2 == 0):
@@ -104,13 +105,13 @@ class Rounds:
             if key not in dict(self._wanted()):  # the comparison that needed it has just ended
                 continue
             one, side = wanted[key]
+            here = asked[id(one)]
             trial = one.session.ask(
-                one.asked, side, "pair", pair=number + 1, place=self.arms.index(key)
+                here, side, "pair", pair=number + 1, place=self.arms.index(key)
             )
             if not trial.ran:
                 trial = one.session.ask(
-                    one.asked, side, "pair", pair=number + 1,
-                    place=self.arms.index(key) + _SECOND,
+                    here, side, "pair", pair=number + 1, place=self.arms.index(key) + _SECOND
                 )
             ran[key] = trial
             for at in list(self.open):
@@ -136,11 +137,12 @@ class Rounds:
     def _again(self, at: int, number: int) -> Pair | Judgement:
         """One pair of a comparison once more, in its own order."""
         one = self.open[at]
+        asked = one.warm(number)
         first = self.pairs[at][number].before_first
         values: dict[Side, float] = {}
         for place, side in enumerate(SIDES if first else SIDES[::-1]):
             trial = self.session.ask(
-                one.asked, side, "pair", pair=number + 1, place=_AGAIN + 2 * at + place
+                asked, side, "pair", pair=number + 1, place=_AGAIN + 2 * at + place
             )
             one.trials.append(trial)
             if trial.figures is None:
@@ -155,8 +157,8 @@ class Rounds:
 
     def _held(self, who: tuple[Comparing, Side], key: str, number: int) -> Trial | None:
         one, side = who
-        place = self.arms.index(key)
-        return self.session.find(one.asked, side, "pair", pair=number + 1, place=place)
+        asked, place = drawn(one.asked, number), self.arms.index(key)
+        return self.session.find(asked, side, "pair", pair=number + 1, place=place)
 
     def _direction(self, cells: Sequence[Trial | None]) -> bool:
         """Whether the first round goes forward: as an earlier run began, else drawn by lot."""

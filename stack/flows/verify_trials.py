@@ -141,7 +141,7 @@ class Session:
         It holds no path of this machine, so a moved project keeps what was measured.
         """
         said = msgspec.to_builtins(bench)
-        for key in ("pairs", "minimum_effect", *(() if gate else ("gate",))):
+        for key in ("pairs", "draws", "minimum_effect", *(() if gate else ("gate",))):
             del said[key.replace("_", "-")]
         argv = self._argv(name, bench, Path("out"), "layer", gate=gate)
         texts = {path: digest(text.hex()) for path, text in runner.sources(argv).items()}

@@ -87,6 +87,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How to measure one number: command, where the number stands, and what it means.
 
     `limit` and `stall` are seconds; `minimum-effect` is a fraction (0.01 is one per cent).
+    `draws` is of how many builds of each side the pairs are taken in turn, each with compile caches
+    of its own, so that a lucky build is not taken for an effect.
     `result` is the JSON file that the command writes, `metric` the key in it, `log-pattern` a
     regular expression with one group that must find the engine's own figure in the log. Where
     `profiles` are named, other profiles leave the bench out, though a patch asks for it.
@@ -98,6 +100,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     better: Literal["higher", "lower"] = "higher"
     minimum_effect: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
     pairs: Annotated[int, msgspec.Meta(ge=1, le=8)] = 3
+    draws: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
     result: str = "{{ out }}/result.json"
     log_pattern: str | None = None
     limit: float = 600.0

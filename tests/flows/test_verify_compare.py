@@ -357,3 +357,22 @@ def test_a_gate_of_numbers_has_a_tolerance(lab: Lab, after: str, verdict: str) -
     bench = msgspec.structs.replace(asked.bench, gate=gate)
     found = lab.compare(msgspec.structs.replace(asked, bench=bench))
     assert found.judgement.verdict == verdict
+
+
+def test_pairs_are_taken_in_turn_from_builds_of_their_own(lab: Lab) -> None:
+    asked = lab.asked(behaves(), behaves("110.0"), gate=False, draws=2)
+    found = lab.compare(asked)
+    assert (found.judgement.verdict, found.judgement.pairs) == ("FASTER", 3)
+    caches = {
+        side: [one.cache for one in found.trials if (one.side, one.role) == (side, "pair")]
+        for side in ("before", "after")
+    }
+    for one in caches.values():
+        assert (one[0] == one[2], one[0] == one[1]) == (True, False)
+    assert not set(caches["before"]) & set(caches["after"])
+    warmed = [trial for trial in lab.trials if trial.role == "warm-up"]
+    assert [trial.cold for trial in warmed] == [True] * 4
+    assert not any(trial.cold for trial in lab.trials if trial.role == "pair")
+    count = lab.runs
+    lab.compare(asked)
+    assert lab.runs == count

@@ -112,3 +112,13 @@ def test_a_slow_run_is_measured_again_once(lab: Lab, tmp_path: Path) -> None:
     assert verify(lab, asked) == ["SAME", "SAME"]
     again = [trial for trial in lab.trials if trial.role == "pair" and trial.place >= 2000]
     assert len(again) in (2, 4), "one pair or two, by the side that was slow"
+
+
+def test_rounds_take_builds_in_turn_as_well(lab: Lab) -> None:
+    asked = chain(lab, FOUR[:3], draws=3)
+    assert verify(lab, asked) == ["SAME", "FASTER"]
+    for prefix in ("p0", "p1", "p2"):
+        mine = [one for one in lab.trials if (one.prefix, one.role) == (prefix, "pair")]
+        assert len({one.cache for one in mine}) == 3
+        assert not any(one.cold for one in mine)
+    assert lab.runs == 9 + 9, "each build is warmed up once, also where two comparisons share it"
