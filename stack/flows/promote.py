@@ -22,7 +22,7 @@ from stack.flows.transaction import (
     writing,
 )
 from stack.model import edit
-from stack.model.decision import DECISION_SCHEMA, Action, Decision, Evidence, missing
+from stack.model.decision import DECISION_SCHEMA, Action, Decision, Evidence, missing, written
 from stack.model.line import Reason
 from stack.model.mail import parse_mail
 from stack.model.trial import VerdictRecord
@@ -106,7 +106,7 @@ def _decide(
     file = f"evidence/{name}.json"
     kept = _read(project, line, file, files.get(file), name)
     evidence = msgspec.structs.replace(kept, decisions=(*kept.decisions, decision))
-    files[file] = msgspec.json.format(msgspec.json.encode(evidence)) + b"\n"
+    files[file] = written(evidence)
     state = "active" if action == "promoted" else "parked"
     files[SERIES] = edit.set_state(files[SERIES], name, state, reason)
     shown = project.shown(line.folder / file)

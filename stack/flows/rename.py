@@ -21,6 +21,7 @@ from stack.flows.transaction import (
     writing,
 )
 from stack.model import edit
+from stack.model.decision import renamed
 from stack.model.records import Receipt
 from stack.repo.odb import ObjectStore
 from stack.store.project import SERIES, Line, Project
@@ -46,6 +47,8 @@ def rename(
         refuse_editing(receipt)
         files = dict(line_files(line.folder) or {})
         files[f"{new}.patch"] = files.pop(f"{old}.patch")
+        if (evidence := files.pop(f"evidence/{old}.json", None)) is not None:
+            files[f"evidence/{new}.json"] = renamed(evidence, new)
         files[SERIES] = edit.rename_member(files[SERIES], old, new)
         change = Change(
             upstream=upstream, label=label, files=files,

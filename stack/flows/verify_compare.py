@@ -44,11 +44,6 @@ class Comparing:
         )
         self.trials: list[Trial] = []
 
-    @staticmethod
-    def planned(asked: Comparison, pairs: int) -> int:
-        """How many trials it takes where both sides run and no look ends it early."""
-        return 2 * (bool(asked.bench.gate) + 1 + pairs)
-
     def run(self) -> Found:
         """Gates first, then warm-ups, then pairs; a red gate or a side that is down ends it."""
         return self.prepare() or self.measure()

@@ -48,6 +48,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     decisions: tuple[Decision, ...] = ()
 
 
+def renamed(data: bytes, name: str) -> bytes:
+    """The same evidence of a patch that has another name now."""
+    found = msgspec.json.decode(data, type=Evidence)
+    return written(msgspec.structs.replace(found, patch=name))
+
+
+def written(evidence: Evidence) -> bytes:
+    """Evidence as its file holds it."""
+    return msgspec.json.format(msgspec.json.encode(evidence)) + b"\n"
+
+
 def missing(
     action: Action, reason: Reason | None, verdicts: Sequence[VerdictRecord],
     stale: Mapping[str, str],

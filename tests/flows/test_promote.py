@@ -14,6 +14,8 @@ from stack.model.decision import missing
 from stack.model.trial import VerdictRecord
 from stack.model.verdict import Verdict
 from tests.flows.test_verify import toy
+from tests.support.cli import Stack
+from tests.support.project import Demo
 from tests.support.toy_engine import Toy
 
 
@@ -123,3 +125,19 @@ def test_a_state_changes_and_every_other_byte_stays() -> None:
     assert first.startswith(b'# head\n[[patch]] # a\nstate = "parked"\nreason = "obsolete"\n')
     with pytest.raises(ConfigError, match="entry of `a`"):
         edit.set_state(b'patch = [{ name = "a" }]\n', "a", "parked", "neutral")
+
+
+def test_evidence_goes_with_a_patch_that_gets_another_name(stack: Stack, tmp_path: Path) -> None:
+    demo = Demo(stack, tmp_path)
+    demo.patches(1)
+    config = stack.folder / "stack.toml"
+    config.write_text(config.read_text() + '[profile.p]\nlines = ["demo/1.0"]\n')
+    stack.ok("park", "edit-0", "--reason", "superseded", "--note", "another one is better")
+    stack.ok("rename", "edit-0", "first")
+    assert not (demo.line / "evidence/edit-0.json").exists()
+    said = json.loads((demo.line / "evidence/first.json").read_text())
+    assert (said["patch"], said["decisions"][0]["note"]) == ("first", "another one is better")
+    stack.ok("undo")
+    assert json.loads((demo.line / "evidence/edit-0.json").read_text())["patch"] == "edit-0"
+    stack.ok("undo")
+    assert not (demo.line / "evidence").exists()
