@@ -135,20 +135,31 @@ def test_interrupts_keep_what_was_measured_and_leave_nothing_running(toy: Toy) -
     assert data["patches"][0]["pairs"] == 2
 
 
-def test_a_killed_verify_loses_no_trial_and_its_engine_is_ended_later(toy: Toy) -> None:
+@pytest.mark.parametrize("moments", [(0, 1, 2, 3), (5, 8, 11, 15)])
+def test_a_killed_verify_loses_no_trial_and_its_engine_is_ended_later(
+    toy: Toy, moments: tuple[int, ...]
+) -> None:
+    """Killed before the first trial ends, in the middle, and beside the last: all that was is kept.
+
+    `moments` are numbers of finished trials; the kill comes a little later each time.
+    """
     toy.stack.ok("build")
-    toy.configure(seconds=2)
-    process = toy.stack.start("verify", "time-the-steps")
-    until(lambda: len(toy.trials()) >= 1 and running(toy))
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    kept = toy.trials()
+    toy.configure(seconds=0.5)
+    kept: list[dict[str, object]] = []
+    for at, moment in enumerate(moments):
+        process = toy.stack.start("verify", "time-the-steps")
+        until(lambda moment=moment: len(toy.trials()) >= moment and running(toy))
+        time.sleep(0.15 * at)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert toy.trials()[: len(kept)] == kept
+        kept = toy.trials()
     left = running(toy)
-    done = toy.stack("verify", "time-the-steps", "--pairs", "1")
+    done = toy.stack("verify", "time-the-steps")
     assert done.code == 0, done
     assert toy.trials()[: len(kept)] == kept
     assert not set(left) & set(running(toy))
-    assert len(toy.trials()) == 12
+    assert len(toy.trials()) == 16, "and nothing that was finished is measured again"
 
 
 def test_two_verifies_at_once_do_not_mix(toy: Toy) -> None:
