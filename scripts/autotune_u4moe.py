@@ -42,11 +42,11 @@ def _compile(job: tuple[int, Tile]) -> None:
 
 def _runner(call: problem.Call, choice: Choice, only: str | None) -> Callable[[], None]:
     arguments = call.arguments()
-    shape = layout.check(*arguments)
+    shape = layout.check(arguments)
     out = torch.empty_like(call.x)
 
     def step() -> None:
-        triton_experts.run(out, *arguments, shape, choice, only)
+        triton_experts.run(out, arguments, shape, choice, only)
 
     return step
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from u4moe.layout import Shape
+from u4moe.layout import Call, Shape
 
 
 @functools.cache
@@ -34,22 +34,10 @@ def isa(name: str | None = None) -> str:
     return str(torch.ops.u4moe_cpu.isa(name or ""))
 
 
-def run(
-    out: Tensor,
-    hidden_states: Tensor,
-    w13: Tensor,
-    s13: Tensor,
-    w2: Tensor,
-    s2: Tensor,
-    topk_weights: Tensor,
-    topk_ids: Tensor,
-    shape: Shape,
-) -> None:
-    """Writes ``out [M, H]``; arguments as checked by ``layout.check``, which made ``shape``."""
+def run(out: Tensor, call: Call, shape: Shape) -> None:
+    """Writes ``out [M, H]``; a call as checked by ``layout.check``, which made ``shape``."""
     _require()
-    torch.ops.u4moe_cpu.fused_experts(
-        out, hidden_states, w13, s13, w2, s2, topk_weights, topk_ids, shape.group
-    )
+    torch.ops.u4moe_cpu.fused_experts(out, *call, shape.group)
 
 
 def _require() -> None:

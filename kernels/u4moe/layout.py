@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,8 +12,21 @@ ACTIVATION_DTYPES = (torch.float16, torch.bfloat16)
 SCALE_DTYPES = (torch.float16, torch.bfloat16)
 ROUTE_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 ID_DTYPES = (torch.int32, torch.int64)
+PACKED = (torch.uint8,)
 
 NIBBLES_PER_WORD = 8
+
+
+class Call(NamedTuple):
+    """The tensors of one call, in the operator's order; ``check`` says what each must be."""
+
+    hidden_states: Tensor
+    w13: Tensor
+    s13: Tensor
+    w2: Tensor
+    s2: Tensor
+    topk_weights: Tensor
+    topk_ids: Tensor
 
 
 @dataclass(frozen=True)
@@ -38,15 +52,7 @@ def _shape(name: str, tensor: Tensor, expected: tuple[int, ...], meaning: str) -
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {expected} = {meaning}")
 
 
-def check(
-    hidden_states: Tensor,
-    w13: Tensor,
-    s13: Tensor,
-    w2: Tensor,
-    s2: Tensor,
-    topk_weights: Tensor,
-    topk_ids: Tensor,
-) -> Shape:
+def check(call: Call) -> Shape:
     """Checks one call's tensors without reading them and returns its sizes.
 
     Activations ``[M, H]`` FP16 or BF16; ``w13 [E, 2I, H/2]`` and ``w2 [E, H, I/2]`` uint8, gate
@@ -56,48 +62,27 @@ def check(
 
     Raises TypeError for a wrong type, ValueError for the rest; both name the argument.
     """
-    named = {
-        "hidden_states": hidden_states,
-        "w13": w13,
-        "s13": s13,
-        "w2": w2,
-        "s2": s2,
-        "topk_weights": topk_weights,
-        "topk_ids": topk_ids,
-    }
     ranks = (2, 3, 3, 3, 3, 2, 2)
-    for (name, tensor), rank in zip(named.items(), ranks, strict=True):
+    for name, tensor, rank in zip(Call._fields, call, ranks, strict=True):
         if tensor.dim() != rank:
             raise ValueError(f"{name} has {tensor.dim()} dimensions, expected {rank}")
-        if tensor.device != hidden_states.device:
-            raise ValueError(
-                f"{name} is on {tensor.device}, hidden_states on {hidden_states.device}"
-            )
+        device = call.hidden_states.device
+        if tensor.device != device:
+            raise ValueError(f"{name} is on {tensor.device}, hidden_states on {device}")
         if not tensor.is_contiguous():
             raise ValueError(f"{name} is not contiguous")
-    _dtype("hidden_states", hidden_states, ACTIVATION_DTYPES)
-    _dtype("w13", w13, (torch.uint8,))
-    _dtype("w2", w2, (torch.uint8,))
-    _dtype("s13", s13, SCALE_DTYPES)
-    _dtype("s2", s2, SCALE_DTYPES)
-    _dtype("topk_weights", topk_weights, ROUTE_DTYPES)
-    _dtype("topk_ids", topk_ids, ID_DTYPES)
-    return _sizes(hidden_states, w13, s13, w2, s2, topk_weights, topk_ids)
+    weights = (PACKED, SCALE_DTYPES, PACKED, SCALE_DTYPES)
+    allowed = (ACTIVATION_DTYPES, *weights, ROUTE_DTYPES, ID_DTYPES)
+    for name, tensor, dtypes in zip(Call._fields, call, allowed, strict=True):
+        _dtype(name, tensor, dtypes)
+    return _sizes(call)
 
 
-def _sizes(
-    hidden_states: Tensor,
-    w13: Tensor,
-    s13: Tensor,
-    w2: Tensor,
-    s2: Tensor,
-    topk_weights: Tensor,
-    topk_ids: Tensor,
-) -> Shape:
-    tokens, hidden = hidden_states.shape
-    experts, inter = w2.shape[0], 2 * w2.shape[2]
-    topk = topk_ids.shape[1]
-    groups = s13.shape[2]
+def _sizes(call: Call) -> Shape:
+    tokens, hidden = call.hidden_states.shape
+    experts, inter = call.w2.shape[0], 2 * call.w2.shape[2]
+    topk = call.topk_ids.shape[1]
+    groups = call.s13.shape[2]
     if min(hidden, inter, experts, topk, groups) < 1:
         raise ValueError(
             f"empty dimension: H={hidden}, I={inter}, E={experts}, K={topk}, H/g={groups}"
@@ -110,10 +95,10 @@ def _sizes(
     group = hidden // groups
     if inter % group:
         raise ValueError(f"I={inter} (from w2) is not a multiple of the group size {group}")
-    _shape("w13", w13, (experts, 2 * inter, hidden // 2), "[E, 2I, H/2]")
-    _shape("s13", s13, (experts, 2 * inter, groups), "[E, 2I, H/g]")
-    _shape("w2", w2, (experts, hidden, inter // 2), "[E, H, I/2]")
-    _shape("s2", s2, (experts, hidden, inter // group), "[E, H, I/g]")
-    _shape("topk_weights", topk_weights, (tokens, topk), "[M, K]")
-    _shape("topk_ids", topk_ids, (tokens, topk), "[M, K]")
+    _shape("w13", call.w13, (experts, 2 * inter, hidden // 2), "[E, 2I, H/2]")
+    _shape("s13", call.s13, (experts, 2 * inter, groups), "[E, 2I, H/g]")
+    _shape("w2", call.w2, (experts, hidden, inter // 2), "[E, H, I/2]")
+    _shape("s2", call.s2, (experts, hidden, inter // group), "[E, H, I/g]")
+    _shape("topk_weights", call.topk_weights, (tokens, topk), "[M, K]")
+    _shape("topk_ids", call.topk_ids, (tokens, topk), "[M, K]")
     return Shape(tokens, hidden, inter, experts, topk, group)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from u4moe import layout
+from u4moe.layout import Call, Shape
 
 U4_ACTIVATION_DTYPES = layout.ACTIVATION_DTYPES
 U4_ROUTE_WEIGHT_DTYPES = layout.ROUTE_DTYPES
@@ -37,61 +39,36 @@ def u4_unavailable(device: torch.device | str) -> str | None:
     return None
 
 
-def _run_triton(
-    hidden_states: Tensor,
-    w13: Tensor,
-    s13: Tensor,
-    w2: Tensor,
-    s2: Tensor,
-    topk_weights: Tensor,
-    topk_ids: Tensor,
-) -> Tensor:
-    shape = layout.check(hidden_states, w13, s13, w2, s2, topk_weights, topk_ids)
+def _backend(kind: str) -> Callable[[Tensor, Call, Shape], None]:
+    """What writes the result on this kind of device; RuntimeError where it is not installed."""
+    if kind == "cpu":
+        from u4moe import cpu_experts, torch_experts
+
+        if (reason := cpu_experts.unavailable()) is None:
+            return cpu_experts.run
+        torch_experts.warn(reason)
+        return torch_experts.run
     try:
         from u4moe import triton_experts
     except ImportError as error:
-        kind = hidden_states.device.type
         raise RuntimeError(f"u4moe needs Triton on {kind}: {error}") from error
-    out = torch.empty_like(hidden_states)
-    triton_experts.run(out, hidden_states, w13, s13, w2, s2, topk_weights, topk_ids, shape)
+    return triton_experts.run
+
+
+def _run(*arguments: Tensor) -> Tensor:
+    call = Call(*arguments)
+    shape = layout.check(call)
+    out = torch.empty_like(call.hidden_states)
+    _backend(out.device.type)(out, call, shape)
     return out
 
 
-def _run_cpu(
-    hidden_states: Tensor,
-    w13: Tensor,
-    s13: Tensor,
-    w2: Tensor,
-    s2: Tensor,
-    topk_weights: Tensor,
-    topk_ids: Tensor,
-) -> Tensor:
-    from u4moe import cpu_experts, torch_experts
-
-    shape = layout.check(hidden_states, w13, s13, w2, s2, topk_weights, topk_ids)
-    out = torch.empty_like(hidden_states)
-    if (reason := cpu_experts.unavailable()) is not None:
-        torch_experts.warn(reason)
-    run = cpu_experts.run if reason is None else torch_experts.run
-    run(out, hidden_states, w13, s13, w2, s2, topk_weights, topk_ids, shape)
-    return out
-
-
-def _fake(
-    hidden_states: Tensor,
-    w13: Tensor,
-    s13: Tensor,
-    w2: Tensor,
-    s2: Tensor,
-    topk_weights: Tensor,
-    topk_ids: Tensor,
-) -> Tensor:
+def _fake(hidden_states: Tensor, *_: Tensor) -> Tensor:
     return torch.empty_like(hidden_states)
 
 
-_LIBRARY.impl("fused_experts", _run_triton, "CUDA")
-_LIBRARY.impl("fused_experts", _run_triton, "XPU")
-_LIBRARY.impl("fused_experts", _run_cpu, "CPU")
+for _device in ("CUDA", "XPU", "CPU"):
+    _LIBRARY.impl("fused_experts", _run, _device)
 torch.library.register_fake("u4moe::fused_experts", _fake, lib=_LIBRARY)
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from u4moe.layout import NIBBLES_PER_WORD, Shape
+from u4moe.layout import Call, Shape
 from u4moe.triton_kernels import down_kernel, gate_up_kernel
 from u4moe.tuning import Choice, Tile, choose
-
-MAX_CHUNK_WORDS = 16
-LANE_WORDS = 4
-LANES = 32
+from u4moe.walk import plan
 
 # Bits of the floats that nibbles are put into. They reach the kernels as run-time values:
 # NVIDIA's assembler spends two instructions on an and-or of two literals, one otherwise.
@@ -24,25 +22,9 @@ POWERS = tuple(
 )
 
 
-def _split(n: int, k: int, group: int, tile: Tile) -> dict[str, int | bool]:
-    """The walk over ``n`` rows and along K, in chunks of words that share a group."""
-    group_words = group // NIBBLES_PER_WORD
-    words = min(MAX_CHUNK_WORDS, group_words & -group_words)
-    chunks = k // NIBBLES_PER_WORD // words
-    block = max(1, tile.words // words)
-    return {
-        "N": n,
-        "CHUNKS": chunks,
-        "CHUNKS_PER_GROUP": group_words // words,
-        "WORDS": words,
-        "LANE_WORDS": min(LANE_WORDS, words),
-        "ROWS": tile.rows,
-        "PARTS": tile.parts,
-        "BLOCK_C": block,
-        "UNROLL": tile.unroll,
-        "num_warps": max(1, tile.parts * block * words // (LANES * LANE_WORDS)),
-        "num_stages": 1,
-    }
+def _options(n: int, k: int, shape: Shape, tile: Tile) -> dict[str, Any]:
+    walk = plan(n, k, shape.group, shape.topk, tile)
+    return {"WALK": walk, "num_warps": walk.warps, "num_stages": 1}
 
 
 def _grid(n: int, tile: Tile, height: int) -> tuple[int, int]:
@@ -51,18 +33,12 @@ def _grid(n: int, tile: Tile, height: int) -> tuple[int, int]:
 
 def run(
     out: Tensor,
-    hidden_states: Tensor,
-    w13: Tensor,
-    s13: Tensor,
-    w2: Tensor,
-    s2: Tensor,
-    topk_weights: Tensor,
-    topk_ids: Tensor,
+    call: Call,
     shape: Shape,
     choice: Choice | None = None,
     only: str | None = None,
 ) -> None:
-    """Writes ``out [M, H]``; arguments as checked by ``layout.check``, which made ``shape``.
+    """Writes ``out [M, H]``; a call as checked by ``layout.check``, which made ``shape``.
 
     ``only`` launches one of ``gate_up`` and ``down``, for timing: the result is then no result.
     """
@@ -74,26 +50,24 @@ def run(
     gate_up, down = choice.gate_up, choice.down
     if only != "down":
         gate_up_kernel[_grid(shape.inter, gate_up, pairs)](
-            hidden_states,
-            w13.view(torch.int32),
-            s13,
-            topk_ids,
+            call.hidden_states,
+            call.w13.view(torch.int32),
+            call.s13,
+            call.topk_ids,
             act,
             shape.experts,
             *POWERS,
-            TOPK=shape.topk,
-            **_split(shape.inter, shape.hidden, shape.group, gate_up),
+            **_options(shape.inter, shape.hidden, shape, gate_up),
         )
     if only != "gate_up":
         down_kernel[_grid(shape.hidden, down, shape.tokens)](
             act,
-            w2.view(torch.int32),
-            s2,
-            topk_ids,
-            topk_weights,
+            call.w2.view(torch.int32),
+            call.s2,
+            call.topk_ids,
+            call.topk_weights,
             out,
             shape.experts,
             *POWERS,
-            TOPK=shape.topk,
-            **_split(shape.hidden, shape.inter, shape.group, down),
+            **_options(shape.hidden, shape.inter, shape, down),
         )

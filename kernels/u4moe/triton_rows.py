@@ -60,10 +60,11 @@ def _word_order(x, WORDS: tl.constexpr, LANE_WORDS: tl.constexpr):
 
 
 @triton.jit
-def split_words(x, WORDS: tl.constexpr, LANE_WORDS: tl.constexpr):
+def split_words(x, WALK: tl.constexpr):
     """Activations ``[words, 8]`` as one FP32 tensor for each position in a word, and the start."""
-    block: tl.constexpr = x.shape[0]
-    even, odd = tl.split(tl.reshape(x.to(tl.float32), (block, 2, 2, 2)))
+    words: tl.constexpr = WALK.words
+    lane_words: tl.constexpr = WALK.lane_words
+    even, odd = tl.split(tl.reshape(x.to(tl.float32), (x.shape[0], 2, 2, 2)))
     x04, x26 = tl.split(even)
     x15, x37 = tl.split(odd)
     x0, x4 = tl.split(x04)
@@ -72,68 +73,66 @@ def split_words(x, WORDS: tl.constexpr, LANE_WORDS: tl.constexpr):
     x3, x7 = tl.split(x37)
     first = start(x0, x1, x2, x3, x4, x5, x6, x7)
     return (
-        _word_order(x0, WORDS, LANE_WORDS),
-        _word_order(x1, WORDS, LANE_WORDS),
-        _word_order(x2, WORDS, LANE_WORDS),
-        _word_order(x3, WORDS, LANE_WORDS),
-        _word_order(x4, WORDS, LANE_WORDS),
-        _word_order(x5, WORDS, LANE_WORDS),
-        _word_order(x6, WORDS, LANE_WORDS),
-        _word_order(x7, WORDS, LANE_WORDS),
-        _word_order(first, WORDS, LANE_WORDS),
+        _word_order(x0, words, lane_words),
+        _word_order(x1, words, lane_words),
+        _word_order(x2, words, lane_words),
+        _word_order(x3, words, lane_words),
+        _word_order(x4, words, lane_words),
+        _word_order(x5, words, lane_words),
+        _word_order(x6, words, lane_words),
+        _word_order(x7, words, lane_words),
+        _word_order(first, words, lane_words),
     )
 
 
 @triton.jit
-def load_rows(
-    w_at,
-    s_at,
-    row,
-    live,
-    N: tl.constexpr,
-    K_WORDS: tl.constexpr,
-    K_GROUPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    RAGGED: tl.constexpr,
-):
-    """Words ``[chunks, WORDS]`` and scales ``[chunks]`` of each row at one step along K.
+def load_rows(w_at, s_at, row, live, WALK: tl.constexpr):
+    """Words ``[step, words]`` and scales ``[step]`` of each row at one step along K.
 
     ``w_at`` and ``s_at`` are the places of the first row, ``row`` its number; what is not live
-    and, if ``RAGGED``, rows from N on are not read.
+    and, if the walk is ragged, rows that are not there are not read.
     """
+    rows: tl.constexpr = WALK.rows
     words = ()
     scales = ()
-    for r in tl.static_range(ROWS):
+    for r in tl.static_range(rows):
         mask = live
-        if RAGGED:
-            mask = live & (row + r < N)
-        words = words + (tl.load(w_at + r * K_WORDS, mask[:, None], 0),)
-        scales = scales + (tl.load(s_at + r * K_GROUPS, mask, 0.0),)
+        if WALK.ragged:
+            mask = live & (row + r < WALK.n)
+        words = words + (tl.load(w_at + r * WALK.k_words, mask[:, None], 0),)
+        scales = scales + (tl.load(s_at + r * WALK.k_groups, mask, 0.0),)
     return words, scales
 
 
 @triton.jit
-def add_rows(sums, words, scales, factor, x, powers, LANE_WORDS: tl.constexpr):
-    """Adds one step along K to each row's sums ``[chunks, WORDS / LANE_WORDS]``."""
+def add_rows(sums, words, scales, factor, x, powers, WALK: tl.constexpr):
+    """Adds one step along K to each row's sums ``[step, words / lane_words]``."""
+    lane_words: tl.constexpr = WALK.lane_words
+    lanes: tl.constexpr = WALK.words // lane_words
     new = ()
     for r in tl.static_range(len(sums)):
         dot = _word_dot(words[r], x, powers)
-        dot = tl.reshape(dot, (dot.shape[0], dot.shape[1] // LANE_WORDS, LANE_WORDS))
+        dot = tl.reshape(dot, (dot.shape[0], lanes, lane_words))
         scale = scales[r].to(tl.float32) * factor
         new = new + (sums[r] + scale[:, None] * tl.sum(dot, axis=2),)
     return new
 
 
 @triton.jit
-def zeros(ROWS: tl.constexpr, CHUNKS: tl.constexpr, WORDS: tl.constexpr):
+def zeros(WALK: tl.constexpr):
+    """What the rows' sums begin with."""
+    rows: tl.constexpr = WALK.rows
+    step: tl.constexpr = WALK.step
+    lanes: tl.constexpr = WALK.words // WALK.lane_words
     sums = ()
-    for _ in tl.static_range(ROWS):
-        sums = sums + (tl.zeros((CHUNKS, WORDS), dtype=tl.float32),)
+    for _ in tl.static_range(rows):
+        sums = sums + (tl.zeros((step, lanes), dtype=tl.float32),)
     return sums
 
 
 @triton.jit
-def total(partial, PARTS: tl.constexpr):
-    """One value for each group of rows from the sums ``[PARTS * chunks, words]`` of a row."""
-    chunks: tl.constexpr = partial.shape[0] // PARTS
-    return tl.sum(tl.reshape(tl.sum(partial, axis=1), (PARTS, chunks)), axis=1)
+def total(partial, WALK: tl.constexpr):
+    """One value for each group of rows from the sums of a row."""
+    parts: tl.constexpr = WALK.parts
+    block: tl.constexpr = WALK.block
+    return tl.sum(tl.reshape(tl.sum(partial, axis=1), (parts, block)), axis=1)

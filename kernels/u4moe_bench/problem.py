@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from u4moe import layout
 
 HIDDEN = 3072
 INTERMEDIATE = 1536
@@ -33,10 +34,10 @@ class Call:
     route: Tensor
     ids: Tensor
 
-    def arguments(self) -> tuple[Tensor, ...]:
+    def arguments(self) -> layout.Call:
         """The operator's arguments in its order."""
         w = self.weights
-        return self.x, w.w13, w.s13, w.w2, w.s2, self.route, self.ids
+        return layout.Call(self.x, w.w13, w.s13, w.w2, w.s2, self.route, self.ids)
 
 
 def make_weights(

@@ -26,9 +26,9 @@ class Problem:
     route: Tensor
     ids: Tensor
 
-    def arguments(self) -> tuple[Tensor, ...]:
+    def arguments(self) -> layout.Call:
         """All of them."""
-        return self.x, self.w13, self.s13, self.w2, self.s2, self.route, self.ids
+        return layout.Call(self.x, self.w13, self.s13, self.w2, self.s2, self.route, self.ids)
 
 
 def problem(
@@ -68,7 +68,7 @@ def _cpu(name: str) -> Run:
     def run(out: Tensor, p: Problem) -> None:
         cpu_experts.isa(name)
         try:
-            cpu_experts.run(out, *p.arguments(), layout.check(*p.arguments()))
+            cpu_experts.run(out, p.arguments(), layout.check(p.arguments()))
         finally:
             cpu_experts.isa("auto")
 
@@ -84,17 +84,17 @@ def run_triton(out: Tensor, p: Problem, choice: Choice | None = None) -> None:
     from u4moe import triton_experts
 
     on_gpu = torch.cuda.is_available()
-    moved = [t.to("cuda" if on_gpu else "cpu") for t in p.arguments()]
-    result = out.to(moved[0].device)
+    moved = layout.Call(*(t.to("cuda" if on_gpu else "cpu") for t in p.arguments()))
+    result = out.to(moved.hidden_states.device)
     if choice is None and not on_gpu:
         choice = INTERPRETER_TILES
-    triton_experts.run(result, *moved, layout.check(*moved), choice)
+    triton_experts.run(result, moved, layout.check(moved), choice)
     out.copy_(result)
 
 
 def run_torch(out: Tensor, p: Problem) -> None:
     """Plain torch, where nothing is compiled."""
-    torch_experts.run(out, *p.arguments(), layout.check(*p.arguments()))
+    torch_experts.run(out, p.arguments(), layout.check(p.arguments()))
 
 
 def backends() -> dict[str, Run]:

@@ -24,7 +24,7 @@ KERNELS = Path(u4moe.__file__).resolve().parents[1]
 
 
 def test_sizes() -> None:
-    shape = layout.check(*problem(2, 256, 128, experts=5, topk=3).arguments())
+    shape = layout.check(problem(2, 256, 128, experts=5, topk=3).arguments())
     assert shape == layout.Shape(2, 256, 128, 5, 3, 128)
 
 
@@ -45,7 +45,7 @@ def test_wrong_types_are_named(name: str, dtype: torch.dtype) -> None:
     bad = dataclasses.replace(p, **{name: getattr(p, name).to(dtype)})
     public = {"x": "hidden_states", "route": "topk_weights", "ids": "topk_ids"}.get(name, name)
     with pytest.raises(TypeError, match=f"^{public} has type"):
-        layout.check(*bad.arguments())
+        layout.check(bad.arguments())
 
 
 def _changed(p: Problem, name: str, tensor: Tensor) -> Problem:
@@ -71,7 +71,7 @@ def test_wrong_shapes_are_named(name: str, change: object, message: str) -> None
     p = problem(2, 256, 128)
     assert callable(change)
     with pytest.raises(ValueError, match=message):
-        layout.check(*_changed(p, name, change(getattr(p, name))).arguments())
+        layout.check(_changed(p, name, change(getattr(p, name))).arguments())
 
 
 def test_fake_kernel_gives_the_shape() -> None:
