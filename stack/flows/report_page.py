@@ -46,7 +46,10 @@ def page(
         emit(Said(text, warning=True))
 
     _, profile = project.profile(found.profile)
-    records = [one for one in ledger.verdicts(warn) if one.profile == found.profile]
+    records = [
+        one for one in ledger.verdicts(warn)
+        if one.profile == found.profile and one.mode != "screen"
+    ]
     replaced = {record.replaces for record in records}
     verdicts = tuple(record for record in records if record.id not in replaced)
     measured = [one for one in ledger.trials(warn) if one.profile == found.profile]

@@ -41,9 +41,9 @@ def look(project: Project) -> Page:
     mine = f"-{process}-"
     trials = [one for one in ledger.trials(lambda _: None) if mine in one.run]
     run = trials[-1].run if trials else None
-    records = [one for one in ledger.verdicts(lambda _: None) if mine in one.run]
+    records = [one for one in ledger.verdicts(lambda _: None) if one.profile == profile]
     page = Page(
-        what=what, process=process, rungs=tuple(_rungs(project, what, profile, records)),
+        what=what, process=process, rungs=tuple(_rungs(project, what, profile, records, mine)),
         last=tuple(map(_told, [one for one in trials if one.run == run][-_LAST:])),
     )
     current = _current(project, process, {trial.id for trial in trials})
@@ -60,14 +60,26 @@ def look(project: Project) -> Page:
 
 
 def _rungs(
-    project: Project, what: str, profile: str, records: Sequence[VerdictRecord]
+    project: Project, what: str, profile: str, records: Sequence[VerdictRecord], mine: str
 ) -> Iterator[Rung]:
-    """The settings of a screen or the active patches of a profile's lines, in their order."""
+    """The settings of a screen or the active patches of a profile's lines, in their order.
+
+    Each with its verdicts of this run, else with the last one of before.
+    """
+    screen = _SCREEN.match(what)
     by_name: dict[str, list[VerdictRecord]] = {}
+    earlier: dict[str, VerdictRecord] = {}
     for record in records:
-        by_name.setdefault(record.patch, []).append(record)
+        if record.line.startswith("screen/") != bool(screen):
+            continue
+        if screen and record.line != f"screen/{screen[1]}":
+            continue
+        if mine in record.run:
+            by_name.setdefault(record.patch, []).append(record)
+        else:
+            earlier[record.patch] = record
     names: list[str] = []
-    if screen := _SCREEN.match(what):
+    if screen:
         known = project.settings.screen.get(screen[1])
         names = [label(setting) for setting in candidates(known)] if known else []
     elif profile in project.settings.profile:
@@ -76,7 +88,9 @@ def _rungs(
     for name in dict.fromkeys([*names, *by_name]):
         found = by_name.get(name)
         if not found:
-            yield Rung(name=name)
+            before = earlier.get(name)
+            note = f"{before.verdict} {before.time[:10]}: {before.note}" if before else ""
+            yield Rung(name=name, note=note)
             continue
         for one in found:
             mode = "" if one.mode in ("marginal", "screen") else f" ({one.mode})"
