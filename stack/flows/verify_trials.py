@@ -189,6 +189,11 @@ class Session:
                 context=[f"log: {job.folder / 'log.txt'}"],
                 hint=f"stack build --profile {trial.profile} makes the layers again",
             )
+        if trial.outcome == "blocked:device_lost":
+            raise BenchFailed(
+                f"{label}: {trial.cause}", context=[f"log: {job.folder / 'log.txt'}"],
+                hint="nothing more is run on a lost device; reset it, then run the same command",
+            )
         if trial.outcome not in _NOT_AN_ANSWER:
             self._known[trial.key] = trial
         self._seconds.append(trial.seconds)

@@ -376,3 +376,14 @@ def test_pairs_are_taken_in_turn_from_builds_of_their_own(lab: Lab) -> None:
     count = lab.runs
     lab.compare(asked)
     assert lab.runs == count
+
+
+def test_a_lost_device_stops_the_queue_and_is_judged_when_it_is_lost_again(lab: Lab) -> None:
+    lost = "raise RuntimeError('UR_RESULT_ERROR_DEVICE_LOST')\n"
+    asked = lab.asked(behaves(), lost, gate=False)
+    for tries in (1, 2):
+        with pytest.raises(BenchFailed, match="UR_RESULT_ERROR_DEVICE_LOST"):
+            lab.compare(asked)
+        assert [trial.outcome for trial in lab.trials].count("blocked:device_lost") == tries
+    found = lab.compare(asked)
+    assert (found.judgement.verdict, len(lab.trials)) == ("BROKEN", 3)
