@@ -75,13 +75,7 @@ def _decide(
     member = line.series.member(name)
     if action == "parked" and member.state == "parked" and member.reason == reason:
         raise StateError(f"patch `{name}` is parked as {reason} already", hint=f"stack show {name}")
-    profile_id, profile = project.profile(profile_name)
-    verdicts = last_verdicts(project, profile_id, line.id, name, emit)
-    machine = machine_now(project, profile_id, profile)
-    stale = {
-        one.id: why for one in verdicts
-        if (why := why_stale(project, profile, one, machine, strict=True))
-    }
+    verdicts, stale = _measured(project, line, name, profile_name, emit)
     lacking = missing(action, reason, verdicts, stale)
     if lacking is not None and not force:
         raise StateError(
@@ -90,7 +84,7 @@ def _decide(
                 f"{one.bench} ({one.mode}): {one.verdict}, {one.time[:10]}"
                 + (f"; {stale[one.id]}" if one.id in stale else "") for one in verdicts
             ],
-            hint=f"stack verify {name} --profile {profile_id}, or --force, which the evidence says",
+            hint=f"stack verify {name}{_flag(profile_name)}, or --force, which the evidence says",
         )
     ids = {one.machine for one in verdicts}
     decision = Decision(
@@ -113,6 +107,25 @@ def _decide(
     return Decided(
         line=line.id, patch=name, before=member.state, file=shown, decision=decision
     ), files
+
+
+def _measured(
+    project: Project, line: Line, name: str, profile_name: str | None, emit: Emit
+) -> tuple[list[VerdictRecord], dict[str, str]]:
+    """The last verdicts, and why some may not hold; none in a project without profiles."""
+    if profile_name is None and not project.settings.profile:
+        return [], {}
+    profile_id, profile = project.profile(profile_name)
+    verdicts = last_verdicts(project, profile_id, line.id, name, emit)
+    machine = machine_now(project, profile_id, profile)
+    checked = [
+        (one.id, why_stale(project, profile, one, machine, strict=True)) for one in verdicts
+    ]
+    return verdicts, {one: why for one, why in checked if why}
+
+
+def _flag(profile: str | None) -> str:
+    return f" --profile {profile}" if profile else ""
 
 
 def last_verdicts(

@@ -130,9 +130,15 @@ def test_a_state_changes_and_every_other_byte_stays() -> None:
 def test_evidence_goes_with_a_patch_that_gets_another_name(stack: Stack, tmp_path: Path) -> None:
     demo = Demo(stack, tmp_path)
     demo.patches(1)
-    config = stack.folder / "stack.toml"
-    config.write_text(config.read_text() + '[profile.p]\nlines = ["demo/1.0"]\n')
-    stack.ok("park", "edit-0", "--reason", "superseded", "--note", "another one is better")
+    before = demo.files()
+    parking = ("park", "edit-0", "--reason", "superseded", "--note", "another one is better")
+    assert stack.ok(*parking, "--dry-run", "--json").json["data"]["dry_run"] is True
+    assert demo.files() == before
+    measured = stack("park", "edit-0", "--reason", "negative")
+    assert measured.code == 2
+    assert "hint: stack verify edit-0, or --force" in measured.err
+    stack.ok(*parking)
+    assert stack("park", "edit-1", "--reason", "superseded").code == 2
     stack.ok("rename", "edit-0", "first")
     assert not (demo.line / "evidence/edit-0.json").exists()
     said = json.loads((demo.line / "evidence/first.json").read_text())
