@@ -44,8 +44,8 @@ def command(
 
     A screen stands in [screen.NAME] of stack.toml or in a FILE: knobs and their values, which
     change together, which not at all, and a budget. What vLLM would refuse is never started; the
-    others alternate with the best setting in fresh processes, are given up after one pair where
-    that is hopeless, and get verdicts as `stack verify` gives them. Ctrl-C keeps what was measured.
+    others alternate with the best setting in fresh processes, are given up early where that
+    is hopeless, and get verdicts as `stack verify` gives them. Ctrl-C keeps what was measured.
 
     Exit codes: 0 done, 5 nothing could be measured.
     """

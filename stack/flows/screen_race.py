@@ -14,7 +14,10 @@ from stack.model.pairs import Pair, Prior
 
 
 class Racing(Comparing):
-    """A comparison that is given up after its first pair where that is hopeless."""
+    """A comparison that is given up where its first pairs are hopeless.
+
+    One pair is enough on a machine whose noise is known, else it takes two.
+    """
 
     def __init__(
         self, session: Session, asked: Comparison, pairs: int, *, hopeless: float,
@@ -30,13 +33,24 @@ class Racing(Comparing):
         return msgspec.structs.replace(found, trials=tuple(unique.values()))
 
     def _measure(self) -> Found:
-        pair = self._pair(self._first_side(), 0, again=False)
-        if not isinstance(pair, Pair):
-            return timed([], pair)
+        enough = min(1 if self.rule.prior else 2, self.rule.looks[-1] - 1)
+        first = self._first_side()
+        pairs: list[Pair] = []
+        while len(pairs) < enough:
+            pair = self._pair(first, len(pairs), again=False)
+            if not isinstance(pair, Pair):
+                return timed(pairs, pair)
+            pairs.append(pair)
+            if not self._lost(pair):
+                break
+        if not pairs or not self._lost(pairs[-1]):
+            return super()._measure()  # which finds these pairs in the ledger
+        judgement = judge_pairs(pairs, self.rule)
+        count = "one pair" if len(pairs) == 1 else f"{len(pairs)} pairs"
+        note = f"given up after {count}, more than {self.hopeless:.0%} behind: {judgement.note}"
+        return timed(pairs, msgspec.structs.replace(judgement, note=note))
+
+    def _lost(self, pair: Pair) -> bool:
         effect = math.log(pair.after / pair.before)
-        lost = -effect if self.rule.better == "higher" else effect
-        if lost <= -math.log1p(-self.hopeless):
-            return super()._measure()  # which finds this pair in the ledger
-        judgement = judge_pairs([pair], self.rule)
-        note = f"given up after one pair, more than {self.hopeless:.0%} behind: {judgement.note}"
-        return timed([pair], msgspec.structs.replace(judgement, note=note))
+        behind = -effect if self.rule.better == "higher" else effect
+        return behind > -math.log1p(-self.hopeless)

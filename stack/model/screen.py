@@ -21,8 +21,8 @@ class Screen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     with a dash. `combine` is "one" (each value alone, on top of the best so far) or "all" (every
     combination). The knobs of a link change together, value by value. A setting that holds all
     values of an `exclude` is left out. `control` is where it begins. The budget is `runs` trials
-    and `minutes`; `pairs` overrides the bench's. A candidate that is slower by more than
-    `hopeless` (a fraction) in its first pair is given up. `exact` asks for the control's tokens.
+    and `minutes`; `pairs` overrides the bench's. A candidate whose first pairs are
+    slower by more than `hopeless` (a fraction) is given up. `exact` asks for the control's tokens.
     """
 
     profile: Name | None = None

@@ -85,7 +85,7 @@ def test_the_best_setting_is_found_and_each_other_gets_a_verdict(lab: Lab) -> No
     data = done.json["data"]
     rows = {row["label"]: row for row in data["candidates"]}
     assert [(name, row["verdict"], row["against"]) for name, row in rows.items()] == [
-        ("TOY_BATCH=8", "FASTER", "control"), ("TOY_BATCH=1", "UNCLEAR", "TOY_BATCH=8"),
+        ("TOY_BATCH=8", "FASTER", "control"), ("TOY_BATCH=1", "SLOWER", "TOY_BATCH=8"),
         ("TOY_BATCH=16", "FASTER", "TOY_BATCH=8"), ("--block-size 32", "SAME", "TOY_BATCH=16"),
         ("--dtype fp8", "BROKEN", "TOY_BATCH=16"),
     ]
@@ -96,8 +96,8 @@ def test_the_best_setting_is_found_and_each_other_gets_a_verdict(lab: Lab) -> No
     assert eight["ratio"] == pytest.approx(1.2, rel=1e-3)
     assert eight["tokens_differ"] is True
     assert "its greedy tokens differ" in eight["note"]
-    assert one["note"].startswith("given up after one pair, more than 10% behind: -58.3")
-    assert (one["pairs"], len({trial["pair"] for trial in one["trials"]} - {None})) == (1, 1)
+    assert one["note"].startswith("given up after 2 pairs, more than 10% behind: -58.3")
+    assert (one["pairs"], len({trial["pair"] for trial in one["trials"]} - {None})) == (2, 2)
     assert block["tokens_differ"] is False
     after = [trial for trial in block["trials"] if trial["prefix"] == "--block-size 32"]
     assert {tuple(trial["argv"][-2:]) for trial in after} == {("--block-size", "32")}
