@@ -207,6 +207,8 @@ def _base64(data: bytes) -> tuple[bytes, list[int]] | Damage:
     rows = data.replace(b"\r\n", b"\n").split(b"\n")
     while rows and not rows[-1].strip():
         rows.pop()
+    if not rows:
+        return Damage(1, "nothing where base64 should be")
     width = len(rows[0].strip())
     out: list[bytes] = []
     ends: list[int] = []

@@ -101,6 +101,7 @@ class TestDecode:
 
     def test_what_is_no_text(self) -> None:
         assert damage(DIFF + b"\0").line == 10
+        assert "nothing where base64" in damage(b" \n\n", base64_said=True).why
         assert "archive" in damage(b"PK\x03\x04" + b"x" * 30).why
 
 
