@@ -10,6 +10,7 @@ from stack.flows.pile_read import PATCH_LIKE, list_files, read_file
 from stack.flows.pile_trees import is_tree
 from stack.model.mail import parse_mail
 from stack.model.mailbox import split_mailbox
+from stack.model.pile_decode import is_meant
 from stack.store.project import Project
 
 _MAIL = (".patch", ".mbox", ".eml")
@@ -38,7 +39,8 @@ def why_pile(project: Project, paths: Sequence[Path], folder: Path) -> str | Non
     if odd is None:
         return None
     for file in files:
-        if any(one.sections or one.damage for one in read_file(file)):
+        found = read_file(file)
+        if any(one.sections for one in found) or (found and is_meant(file.path.read_bytes())):
             return odd
     return None
 

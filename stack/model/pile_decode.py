@@ -106,6 +106,11 @@ def is_packed(data: bytes) -> bool:
     return _is_compressed(data) or _looks_base64(data)
 
 
+def is_meant(data: bytes) -> bool:
+    """Whether a file was meant to hold a diff, damaged or not."""
+    return is_packed(data) or _DIFF.search(data) is not None
+
+
 def _texts(data: bytes, name: str) -> list[Text] | Damage:
     if data.startswith((b"PK\x03\x04", b"\x28\xb5\x2f\xfd")) or data[257:262] == b"ustar":
         return Damage(1, "an archive: unpack it first")
