@@ -29,9 +29,12 @@ def test_two_knobs_of_the_real_engine_get_verdicts() -> None:
     assert (block["label"], single["label"]) == ("--block-size 32", "--max-num-seqs 1")
     for row, words in ((block, ["--block-size", "32"]), (single, ["--max-num-seqs", "1"])):
         own = [trial for trial in row["trials"] if trial["prefix"] == row["label"]]
-        assert {trial["outcome"] for trial in own} == {"ok"}, own
+        # On a busy machine a gate may hang once; it has a second try.
+        assert {trial["role"] for trial in own if trial["outcome"] == "ok"} == {
+            "gate", "warm-up", "pair",
+        }, own
         assert all(trial["argv"][-2:] == words for trial in own)
-        assert all(trial["trees"].keys() == {"vllm/0.29.0"} for trial in own)
+        assert all("vllm/0.29.0" in trial["trees"] for trial in own)
         assert row["verdict"] in ("SAME", "UNCLEAR", "FASTER", "SLOWER")
         assert row["before"] > 0
         assert row["after"] > 0
