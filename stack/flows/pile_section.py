@@ -196,7 +196,9 @@ class Placer:
             if snapshot:
                 was = self._on(section, path, base, "snapshot", exact=True, late=turn)
                 if isinstance(here, Fit) and isinstance(was, Fit) and here.entries != was.entries:
-                    both = [here, was] if self.prefer == "now" else [was, here]
+                    unsure = here.flags & {Flag.HEADING, Flag.EQUAL_PLACES}
+                    held = unsure or self._holds(path, now, base, was)
+                    both = [was, here] if held or self.prefer == "base" else [here, was]
                     yield from (msgspec.structs.replace(one, torn=True) for one in both)
                 else:
                     yield here
@@ -217,6 +219,15 @@ class Placer:
             yield self._on(section, path, now, "elided")
         if snapshot:
             yield self._on(section, path, base, "elided")
+
+    def _holds(self, path: bytes, now: Entry, base: Entry | None, was: Fit) -> bool:
+        """Whether a snapshot has most of what stands there over the base, as one of then would."""
+        made = was.entries.get(path)
+        if base is None or made is None:
+            return False
+        old, here, then = (set(self.world.lines(one.oid).lines) for one in (base, now, made))
+        kept = len((here - old) & then) + len((old - here) - then)
+        return 2 * kept >= len(here - old) + len(old - here)
 
     def _there(self, section: Section, path: bytes, now: Entry) -> Fit | None:
         """Some or all of the hunks stand there already."""
