@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 demo: venv
 	$(BIN)/stack apply --upstream vllm@0.20.1
 	$(BIN)/stack apply --upstream vllm@0.29.0
-	$(BIN)/stack build --profile cpu-smoke
+	$(BIN)/stack build --profile cpu-smoke --trust
 	$(BIN)/stack verify --profile cpu-smoke
 
 # Every test writes small files durably: in memory where there is room, else on disk.

@@ -127,6 +127,15 @@ class Console:
 
             yield draw
 
+    def confirm(self, about: StackError, question: str) -> bool:
+        """Show `about` and ask a person; False where nobody is there to answer."""
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return False
+        self.error(about)
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
     def good(self, text: str) -> str:
         return self._paint(text, "good", sys.stdout)
 

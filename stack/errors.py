@@ -54,6 +54,12 @@ class Locked(StateError):
     code = "locked"
 
 
+class Untrusted(StateError):
+    """The project's own commands would run, and nobody has allowed that on this machine."""
+
+    code = "untrusted"
+
+
 class SchemaTooNew(StateError):
     """A document was written by a newer release than this one."""
 

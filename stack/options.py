@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from stack import quick
 from stack.console import Console
 from stack.context import Answer, Context
-from stack.errors import UsageError
+from stack.errors import Untrusted, UsageError
 from stack.store.project import Line, Project
 
 if TYPE_CHECKING:
@@ -53,6 +53,28 @@ def choose_patches(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+trust = click.option(
+    "--trust", is_flag=True, help="Allow the commands of this project's stack.toml from now on"
+)
+
+
+def allowed(ctx: Context, *, trust: bool) -> None:
+    """Let a verb run the project's commands: allowed before, by `--trust`, or asked now.
+
+    Raises `Untrusted`, with the commands, where nobody can be asked or the answer is no.
+    """
+    from stack.flows import trust as flow
+
+    try:
+        if not trust:
+            flow.require(ctx.project)
+            return
+    except Untrusted as wrong:
+        if not ctx.console.confirm(wrong, "allow them from now on?"):
+            raise
+    ctx.console.say(f"allowed: {flow.allow(ctx.project)}")
 
 
 dry_run = click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing")

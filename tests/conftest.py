@@ -32,6 +32,7 @@ def seal(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         "GIT_AUTHOR_NAME": "Ann Author", "GIT_AUTHOR_EMAIL": "ann@example.com",
         "GIT_COMMITTER_NAME": "Carl Committer", "GIT_COMMITTER_EMAIL": "carl@example.com",
         "GIT_AUTHOR_DATE": FIXED, "GIT_COMMITTER_DATE": FIXED, "GIT_ALLOW_PROTOCOL": "file",
+        "STACK_TRUST": "1", "XDG_STATE_HOME": str(home / "state"),
         "TZ": "UTC", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "100",
     }
     for name, value in settings.items():

@@ -27,10 +27,11 @@ from stack.flows import bisect as flow
     "--pairs", type=click.IntRange(3, 8), metavar="N", default=flow.PAIRS, show_default=True,
     help="At most so many pairs of trials for each state",
 )
+@options.trust
 @click.option("--fresh", is_flag=True, help="Measure again what the ledger holds already")
 def command(
     *, bench: str, good: str | None, bad: str | None, commits: str | None, line: str | None,
-    profile: str | None, pairs: int, fresh: bool,
+    profile: str | None, pairs: int, trust: bool, fresh: bool,
 ) -> Verb:
     """Find what changed a bench: whether it runs, its gate, or its metric.
 
@@ -47,6 +48,7 @@ def command(
         chosen = options.find_line(ctx.project, None, line or next(iter(settings.lines), None))
         if commits and (good or bad):
             raise click.UsageError("--upstream names both ends; --good and --bad are patches")
+        options.allowed(ctx, trust=trust)
         done = flow.bisect(
             ctx.project, chosen, bench, ctx.console.emit, profile_name=name, good=good, bad=bad,
             upstream=commits, pairs=pairs, fresh=fresh,

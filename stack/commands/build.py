@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows import build as flow
@@ -18,15 +19,20 @@ COLUMNS = ("line", "patch", "tree", "layer")
 
 @click.command("build")
 @click.option("--profile", metavar="NAME", help="A profile of stack.toml [default: its default]")
+@options.trust
 @click.option("--fresh", is_flag=True, help="Make the base environment again")
 @click.option("--dry-run", is_flag=True, help="Say what would be made, and make nothing")
 @click.option("--print", "print_", is_flag=True, help="Write the steps as a shell script")
-def command(*, profile: str | None, fresh: bool, dry_run: bool, print_: bool) -> Verb:
+def command(
+    *, profile: str | None, trust: bool, fresh: bool, dry_run: bool, print_: bool
+) -> Verb:
     """Make the environment of a profile and a layer per prefix.
 
     What is there already is kept: a second build installs and copies nothing. Killed at any
     point, the next build carries on, and nothing half-made is ever used. With --print it writes
     the steps as a shell script instead, on any machine.
+
+    What stack.toml says to install and to run is asked for once, and again when it changes.
     """
 
     def run(context: Context) -> Answer:
@@ -39,6 +45,7 @@ def command(*, profile: str | None, fresh: bool, dry_run: bool, print_: bool) ->
             )
         if dry_run:
             return _planned(flow.plan(context.project, profile, context.console.emit, fresh=fresh))
+        options.allowed(context, trust=trust)
         built = flow.build(context.project, profile, context.console.emit, fresh=fresh)
         return _answer(built)
 

@@ -34,11 +34,12 @@ _COLUMNS = ("setting", "against", "verdict", "ratio", "pairs", "note")
     "--pairs", type=click.IntRange(1, 8), metavar="N",
     help="At most so many pairs of trials for each candidate",
 )
+@options.trust
 @click.option("--fresh", is_flag=True, help="Measure again what the ledger holds already")
 @options.dry_run
 def command(
     *, wanted: str, profile: str | None, runs: int | None, minutes: float | None,
-    pairs: int | None, fresh: bool, dry_run: bool,
+    pairs: int | None, trust: bool, fresh: bool, dry_run: bool,
 ) -> Verb:
     """Try knobs of a bench against the best setting so far.
 
@@ -57,6 +58,7 @@ def command(
         if dry_run:
             return _planned(plan)
         signal.signal(signal.SIGTERM, _interrupt)
+        options.allowed(context, trust=trust)
         done = flow.screen(project, plan, emit, runs=runs, minutes=minutes, fresh=fresh)
         rows = [_document(one) for one in done.tried]
         data = {

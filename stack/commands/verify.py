@@ -7,6 +7,7 @@ import signal
 import click
 import msgspec
 
+from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
@@ -36,10 +37,11 @@ _BAD = ("SLOWER", "BROKEN", "STALLED")
     "--calibrate", is_flag=True,
     help="Measure the noise of this machine instead: pairs with nothing changed [default: 8 pairs]",
 )
+@options.trust
 @click.option("--fresh", is_flag=True, help="Measure again what the ledger holds already")
 def command(
     *, patches: tuple[str, ...], profile: str | None, pairs: int | None, mode: Mode,
-    calibrate: bool, fresh: bool,
+    calibrate: bool, trust: bool, fresh: bool,
 ) -> Verb:
     """Measure each patch against the prefix before it.
 
@@ -53,6 +55,7 @@ def command(
 
     def run(context: Context) -> Answer:
         signal.signal(signal.SIGTERM, _interrupt)
+        options.allowed(context, trust=trust)
         if calibrate:
             return _calibrate(context, profile, patches, pairs, mode=mode, fresh=fresh)
         found = flow.verify(

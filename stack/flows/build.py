@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import msgspec
 
-from stack.flows import environment, install, layers, needs, prepare, recipes
+from stack.flows import environment, install, layers, needs, prepare, recipes, trust
 from stack.flows import jobs as jobs_of
 from stack.flows.environment import Base, Wanted
 from stack.flows.events import Emit, Progress, Said
@@ -57,12 +57,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def build(project: Project, profile_name: str | None, emit: Emit, *, fresh: bool = False) -> Built:
     """Make what is missing of a profile, and only that; `fresh` makes the base again.
 
-    Raises `Conflict` before anything is installed when a patch does not apply, `BuildFailed` when
-    the base or a layer cannot be made or the base was edited, `Locked` while another build runs.
+    Raises `Untrusted` where the project's commands were not allowed, `Conflict` before anything is
+    installed when a patch does not apply, `BuildFailed` when the base or a layer cannot be made or
+    the base was edited, `Locked` while another build runs.
     """
     name, profile = project.profile(profile_name)
     jobs = jobs_of.jobs(project, name, profile)
     _check(project, name, profile, jobs)
+    trust.require(project)
     with _replayed(project, profile, emit) as lines:
         want = environment.wanted(project, name, profile)
         base, made = install.ensure(project, want, emit, fresh=fresh)

@@ -18,6 +18,12 @@ def cache_home() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "stack"
 
 
+def state_home() -> Path:
+    """What this user decided on this machine: `$XDG_STATE_HOME/stack`."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "stack"
+
+
 def find_root(start: Path) -> Path | None:
     """The nearest folder at or above `start` that holds a `stack.toml`."""
     start = start.resolve()

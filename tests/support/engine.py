@@ -18,7 +18,8 @@ from stack.store.paths import Paths, cache_home
 from stack.store.project import Line, Project
 
 ROOT = Path(__file__).parents[2]
-REAL_ENVIRONMENT = dict(os.environ)  # before the seal: pip's cache, indexes and certificates
+# Before the seal: pip's cache, indexes and certificates. The checkout's own commands may run.
+REAL_ENVIRONMENT = {**os.environ, "STACK_TRUST": "1"}
 INNER = ("pytest", "gguf")  # what case files need beside the engine; gguf is vLLM 0.20.1's
 
 
