@@ -120,7 +120,9 @@ def parse_mail(raw: bytes, name: str) -> Mail:
     encoding = headers.get(b"content-transfer-encoding", b"").strip().lower()
     if encoding in (b"quoted-printable", b"base64"):
         content = _decode_body(content, encoding, name)
-    if lines[0].endswith(b"\r"):  # turned to CR LF as a whole on its way, so no line means it
+    # Turned to CR LF as a whole on its way (a text in base64 has them by its standard), so no line
+    # means it; a patch that does mean it has LF behind its own header lines.
+    if lines[0].endswith(b"\r") or (encoding == b"base64" and _all_crlf(content)):
         content = content.replace(b"\r\n", b"\n")
     message, diff, skipped = _split_body(content.split(b"\n"))
     charset = charset_of(headers.get(b"content-type", b""))
@@ -187,6 +189,10 @@ def _decode_body(content: bytes, encoding: bytes, name: str) -> bytes:
         return base64.b64decode(content, validate=False)
     except binascii.Error:
         raise BadPatch(f"{name}:1: the base64 body is damaged") from None
+
+
+def _all_crlf(content: bytes) -> bool:
+    return 0 < content.count(b"\n") == content.count(b"\r\n")
 
 
 def _in_body_headers(text: str) -> tuple[dict[str, str], str]:

@@ -114,6 +114,8 @@ def is_meant(data: bytes) -> bool:
 def _texts(data: bytes, name: str) -> list[Text] | Damage:
     if data.startswith((b"PK\x03\x04", b"\x28\xb5\x2f\xfd")) or data[257:262] == b"ustar":
         return Damage(1, "an archive: unpack it first")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or data[:8].count(b"\0") == 4:
+        return Damage(1, "looks like UTF-16: save it as UTF-8")
     if (nul := data.find(b"\0")) >= 0:
         return Damage(data.count(b"\n", 0, nul) + 1, "a NUL byte")
     if data.count(b"\n") > MOST_LINES:
