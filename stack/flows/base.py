@@ -19,8 +19,8 @@ from stack.repo.odb import ObjectStore
 from stack.store import lock
 from stack.store.project import Project
 
-# So many objects may be missing from a local repository (files left out for their size): the
-# worktree goes without them.
+# So many objects may be missing from a local repository (files left out for their size), and no
+# more than one to ten that are there: the worktree goes without them.
 _SPARE = 50
 ORDER: tuple[SourceKind, ...] = ("path", "git", "sdist")
 
@@ -117,9 +117,9 @@ def _from_path(
     if not mirrors.has_commit(Git(objects.parent), series.pin.commit):
         raise Unserved(f"{path} has no commit {series.pin.commit[:12]}")
     mirrors.ensure_repository(project.paths.repository(series.upstream), [objects])
-    lacking = len(mirrors.missing_objects(repository, series.pin.tree))
-    if lacking > _SPARE:
-        raise Unserved(f"{path} lacks {lacking} objects of the pin: a partial clone")
+    missing, there = mirrors.missing_objects(repository, series.pin.tree)
+    if len(missing) > min(_SPARE, there / 10):
+        raise Unserved(f"{path} lacks {len(missing)} objects of the pin: a partial clone")
     return series.pin.commit
 
 

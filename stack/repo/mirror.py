@@ -74,10 +74,12 @@ def has_commit(git: Git, commit: str) -> bool:
     return found.code == 0
 
 
-def missing_objects(git: Git, tree: str) -> list[bytes]:
-    """The ids of the objects of a tree that the repository does not have."""
+def missing_objects(git: Git, tree: str) -> tuple[list[bytes], int]:
+    """The ids of the objects of a tree that the repository does not have; how many it has."""
     listed = git.run("rev-list", "--objects", "--no-walk", "--missing=print", tree)
-    return [line[1:41] for line in listed.out.splitlines() if line.startswith(b"?")]
+    rows = listed.out.splitlines()
+    missing = [line[1:41] for line in rows if line.startswith(b"?")]
+    return missing, len(rows) - len(missing)
 
 
 class Mirror:
@@ -116,7 +118,7 @@ class Mirror:
 
     def fetch_blobs(self, tree: str, report: Report) -> int:
         """Bring every object of `tree` that is missing here, in one request; how many."""
-        missing = missing_objects(self.git, tree)
+        missing, _ = missing_objects(self.git, tree)
         if missing:
             _network(
                 self.git, self.url, "-c", "fetch.negotiationAlgorithm=noop", "fetch", "--progress",

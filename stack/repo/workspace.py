@@ -79,7 +79,7 @@ class Workspace:
 
     def _leave_out(self, commit: str) -> None:
         """Have git go without the files whose content no source has (left out for their size)."""
-        missing = set(missing_objects(self.repository, f"{commit}^{{tree}}"))
+        missing = set(missing_objects(self.repository, f"{commit}^{{tree}}")[0])
         if not missing:
             return
         listed = self.repository.run("ls-tree", "-r", "-z", "--full-tree", commit)
