@@ -26,7 +26,8 @@ CROWD = 8
 VERBS = [
     ("apply",), ("apply", "--without", "edit-1"), ("export",),
     ("move", "edit-2", "--before", "edit-0"), ("move", "edit-2", "--after", "edit-3"),
-    ("status",), ("list",), ("log",), ("report",), ("lint",), ("gc",), ("forecast", "--onto", "demo@v1.0"),
+    ("status",), ("list",), ("log",), ("report",), ("lint",), ("gc",),
+    ("forecast", "--onto", "demo@v1.0"),
 ]  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def test_a_crowd_in_one_project(stack: Stack, tmp_path: Path) -> None:
         assert "Traceback" not in done.err, (verb, done)
         if done.code == 2:
             assert done.err.startswith(("error: ", "waiting")), (verb, done)
+    print(f"{len(ran)} runs by {CROWD} at once in {SECONDS:.0f} s")
     # nobody lost a patch, and the project works as before
     assert {name: data for name, data in demo.files().items() if name.endswith(".patch")} == {
         name: data for name, data in before.items() if name.endswith(".patch")

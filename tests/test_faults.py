@@ -202,3 +202,4 @@ def test_a_fault_at_any_point_loses_nothing(
         points = sorted(rng.sample(points, min(SAMPLE, len(points))))
     for point in points:
         trial.strike(kind, point)
+    print(f"{begin.__name__} {kind}: {len(points)} of {trial.points} points")
