@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import StateError, UsageError
@@ -23,7 +24,10 @@ from stack.store.project import Project
     "--bench", "benches", metavar="NAME", multiple=True,
     help="With --profile: the arguments of this bench [default: those that the profile names]",
 )
-def command(profile: str | None, model: str | None, benches: tuple[str, ...]) -> Verb:
+@options.trust
+def command(
+    profile: str | None, model: str | None, benches: tuple[str, ...], trust: bool
+) -> Verb:
     """Check this machine and project, and name what is missing. Changes nothing.
 
     With --profile: Python, compilers and the libraries that they link, devices, drivers, and
@@ -32,6 +36,8 @@ def command(profile: str | None, model: str | None, benches: tuple[str, ...]) ->
     """
 
     def run(ctx: Context) -> Answer:
+        if trust:
+            options.allowed(ctx, trust=True)
         if profile is not None:
             name, _ = ctx.project.profile(profile)
             folder = ctx.folder / model if model else None

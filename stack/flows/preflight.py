@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stack.bench.render import render, render_all, render_env
 from stack.errors import ConfigError, StackError
-from stack.flows import environment, preflight_files
+from stack.flows import environment, preflight_files, trust
 from stack.flows.layers import PROBE
 from stack.host.process import capture
 from stack.model.line import near
@@ -32,7 +32,8 @@ def look(
     `env` and `arguments` are set over those of the bench, as a screen does. `folder` is the
     checkpoint, without it the one that the arguments or the profile name; no point where it is not
     there. `memory` is what each device has in GiB, without it what the profile says.
-    Raises `ConfigError` for a bench that nobody described, or a dry run that fails.
+    Raises `ConfigError` for a bench that nobody described, or a dry run that fails, `Untrusted`
+    where the profile's dry run was not allowed.
     """
     profile = project.settings.profile[name]
     values = _values(project, name)
@@ -89,6 +90,7 @@ def _asked(
         return read_arguments([*argv, *more], knobs)
     where = f"stack.toml: profile.{name}.dry-run"
     argv = render_all(profile.dry_run, values, where)
+    trust.require(project)
     code, out, err = capture([*argv, *more], env={**os.environ, **knobs})
     if code:
         last = (err or out).decode("utf-8", "replace").strip().splitlines()[-3:]
