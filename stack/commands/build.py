@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows import build as flow
 from stack.flows import script
+from stack.flows.bill import bill
 from stack.model.build import BuildRecord
+from stack.store import atomic
 
 COLUMNS = ("line", "patch", "tree", "layer")
 
@@ -22,9 +26,14 @@ COLUMNS = ("line", "patch", "tree", "layer")
 @options.trust
 @click.option("--fresh", is_flag=True, help="Make the base environment again")
 @click.option("--dry-run", is_flag=True, help="Say what would be made, and make nothing")
+@click.option(
+    "--bom", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Write a bill of materials (CycloneDX JSON) as well",
+)
 @click.option("--print", "print_", is_flag=True, help="Write the steps as a shell script")
 def command(
-    *, profile: str | None, trust: bool, fresh: bool, dry_run: bool, print_: bool
+    *, profile: str | None, trust: bool, fresh: bool, dry_run: bool, bom: Path | None,
+    print_: bool,
 ) -> Verb:
     """Make the environment of a profile and a layer per prefix.
 
@@ -47,6 +56,9 @@ def command(
             return _planned(flow.plan(context.project, profile, context.console.emit, fresh=fresh))
         options.allowed(context, trust=trust)
         built = flow.build(context.project, profile, context.console.emit, fresh=fresh)
+        if bom is not None:
+            document = msgspec.json.encode(bill(context.project, built))
+            atomic.write(context.folder / bom, msgspec.json.format(document, indent=2) + b"\n")
         return _answer(built)
 
     return run

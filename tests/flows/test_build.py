@@ -368,3 +368,23 @@ def test_uv_copies_too(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = tiny.stack("build")
     assert failed.code == 4
     assert "could not be built: there is no tiny-flake==9.9" in failed.err
+
+
+def test_the_bill_of_materials_names_every_distribution_and_patch(tiny: Tiny) -> None:
+    tiny.stack.ok("build", "--bom", "bom.json")
+    text = (tiny.stack.folder / "bom.json").read_bytes()
+    document = json.loads(text)
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    parts = {part["name"]: part for part in document["components"]}
+    assert parts["tiny-flake"]["purl"] == "pkg:pypi/tiny-flake@1.0"
+    assert len(parts["tiny-dep"]["properties"][0]["value"]) == 64
+    patches = [one["diff"]["url"] for one in parts["demo"]["pedigree"]["patches"]]
+    series = (tiny.stack.folder / "patches/demo/1.0/series.toml").read_text()
+    names = [row.split('"')[1] for row in series.splitlines() if row.startswith("name = ")]
+    assert patches == [f"patches/demo/1.0/{name}.patch" for name in names]
+    assert parts["demo"]["properties"] == [
+        {"name": "stack:tree", "value": series.split('tree = "')[1].split('"')[0]}
+    ]
+    # The same build gives the same bytes.
+    tiny.stack.ok("build", "--bom", "again.json")
+    assert (tiny.stack.folder / "again.json").read_bytes() == text
