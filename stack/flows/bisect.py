@@ -150,9 +150,13 @@ def _commits(project: Project, line: Line, text: str) -> list[str]:
         raise UsageError(f"`{text}` is not a range of commits", hint="--upstream GOOD..BAD")
     for _, git in repositories(project, line.series.upstream):
         found = git.run(
-            "rev-list", "--first-parent", "--reverse", f"{old}..{new}", "--", ok=(0, 128)
+            "rev-list", "--first-parent", "--reverse", "--end-of-options", f"{old}..{new}", "--",
+            ok=(0, 128, 129),
         )
-        first = git.run("rev-parse", "--verify", "--quiet", f"{old}^{{commit}}", ok=(0, 1, 128))
+        first = git.run(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{old}^{{commit}}",
+            ok=(0, 1, 128),
+        )
         if found.text and first.text:
             return [first.text, *found.text.split()]
     raise StateError(
