@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 
@@ -15,15 +14,8 @@ from stack.repo import mirror as mirrors
 from stack.repo import sdist as sdists
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
-from stack.store import atomic, lock
+from stack.store import archive_notes, lock
 from stack.store.project import Project, names
-
-
-class _Read(msgspec.Struct, frozen=True):
-    """What was read from an archive in the cache; `stamp` is its size and time then."""
-
-    stamp: str
-    pin: Pin
 
 
 def resolve_pin(
@@ -57,7 +49,7 @@ def resolve_pin(
         found = mirror.resolve(revision)
         if found is None and not mirror.exists and upstream.sdist and _is_release(revision):
             archive = sdists.held(project.paths.sdists, upstream.sdist, revision.removeprefix("v"))
-            if archive and (pin := _read_before(archive)):
+            if archive and (pin := archive_notes.known(archive)):
                 return msgspec.structs.replace(pin, label=label or pin.label)
         if found is None and name not in fetched:
             try:
@@ -103,7 +95,7 @@ def _sdist_pin(
         ),
     )
     made = label or version
-    if known := _read_before(archive):
+    if known := archive_notes.known(archive):
         return msgspec.structs.replace(known, label=made)
     emit(Progress(f"reading {archive.name}"))
     with ObjectStore(repository) as odb:
@@ -113,26 +105,8 @@ def _sdist_pin(
         odb.write()  # so that the archive is read once for its pin and its base
     repository.run("update-ref", ref_of(made, "sdist"), commit_)
     pin = Pin(label=made, tree=tree, sdist=sdist)
-    atomic.write(_note(archive), msgspec.json.encode(_Read(stamp=_stamp(archive), pin=pin)))
+    archive_notes.keep(archive, pin)
     return pin
-
-
-def _read_before(archive: Path) -> Pin | None:
-    """The pin that was read from an archive in the cache, if it has not changed since."""
-    try:
-        known = msgspec.json.decode(_note(archive).read_bytes(), type=_Read)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
-    return known.pin if known.stamp == _stamp(archive) else None
-
-
-def _note(archive: Path) -> Path:
-    return archive.with_name(archive.name + ".json")
-
-
-def _stamp(archive: Path) -> str:
-    stat = archive.stat()
-    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 def newest_release(project: Project, name: str, emit: Emit) -> str:

@@ -106,6 +106,8 @@ def parse_mail(raw: bytes, name: str) -> Mail:
 
     Raises `BadPatch` with `name:line` where headers, author, date or diff are missing.
     """
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff") or raw[:8].count(b"\0") == 4:
+        raise BadPatch(f"{name}:1: looks like UTF-16", hint="save it as UTF-8")
     lines = raw.split(b"\n")
     at = 1 if lines[0].startswith(b"From ") else 0
     headers, at = _read_headers(lines, at)
