@@ -114,6 +114,8 @@ class _Writer:
         yield f"mkdir -p -- {_q(layer)}"
         for package in packages:
             yield f"cp -R -- {_q(self.site / import_name(package))} {_q(layer)}/"
+            # a compiled file counts as current where size and second of its source are the same
+            yield f"find {_q(layer)} -name __pycache__ -prune -exec rm -rf {{}} +"
         yield f"base=$({_q(self.values['python'])} -c {_q(BASE)} {receipt})"
         show = f'git -C {tree} show "HEAD:$file"'
         for package in packages:

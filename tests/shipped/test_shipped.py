@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from stack.model.line import Member, Series
+from stack.model.mail import parse_mail
+from stack.model.parse_diff import parse_diff
 from tests.support.engine import ROOT, Engine, build_engine, git_history, patched_tree, real_project
 
 HERE = Path(__file__).parent
@@ -60,7 +63,12 @@ def test_patch(
     names = prefix(found.series, found.series.member(patch))
     env = {"STACK_PATCHES": ",".join(names), "STACK_LINE": line}
     if line == "vllm/0.29.0":
-        path = Path(_layer(engine, line, names[-1]))
+        path = _layer(engine, line, names[-1])
+        if path is None:  # a parked patch: its files over the layer of the whole line
+            tree = patched_tree(found, project, names, tmp_path / "tree")
+            below = _layer(engine, line, names[-2])
+            assert below is not None
+            path = _overlaid(below, tree, found.files[patch], tmp_path / "layer")
     else:
         path = patched_tree(found, project, names, tmp_path / "tree")
         env["STACK_TREE"] = str(path)
@@ -70,10 +78,37 @@ def test_patch(
     assert " passed" in output
 
 
-def _layer(engine: Engine, line: str, patch: str) -> str:
+def _layer(engine: Engine, line: str, patch: str) -> Path | None:
     rows = engine.built["layers"]
     assert isinstance(rows, list)
-    return next(row["path"] for row in rows if row["line"] == line and row["patch"] == patch)
+    found = [row["path"] for row in rows if row["line"] == line and row["patch"] == patch]
+    return Path(found[0]) if found else None
+
+
+def _overlaid(layer: Path, tree: Path, mail: bytes, target: Path) -> Path:
+    """A copy of a layer, its links and all, with the files of a patch as they are in `tree`."""
+    target.mkdir()
+    subprocess.run(["cp", "-rs", f"{layer}/.", f"{target}/"], check=True)
+    for file in parse_diff(parse_mail(mail, "patch").diff, "patch"):
+        name = file.path.decode()
+        place = target / name
+        for folder in reversed(place.relative_to(target).parents[:-1]):
+            _own(target / folder)
+        place.unlink(missing_ok=True)
+        place.write_bytes((tree / name).read_bytes())
+    return target
+
+
+def _own(folder: Path) -> None:
+    """Make a linked folder a folder of links, so that one file in it can be another."""
+    if folder.is_symlink():
+        there = folder.resolve()
+        folder.unlink()
+        folder.mkdir()
+        for entry in there.iterdir():
+            if entry.name != "__pycache__":
+                (folder / entry.name).symlink_to(entry)
+    folder.mkdir(exist_ok=True)
 
 
 def test_shipped_lines_are_where_the_project_says() -> None:
