@@ -77,6 +77,8 @@ def test_a_week_on_vllm(stack: Stack, tmp_path: Path, monkeypatch: pytest.Monkey
     ]
     with alone("sources"):
         base = stack.ok("apply", "--json").json["data"]["base"]
+    # plain git, which judges, knows no parked patches
+    stack.ok("drop", "--line", "vllm/0.29.0", "fp16-router", "qk-contig")
     people, hub = two_clones(stack, tmp_path, "vllm/0.29.0", base, files)
     scratch = tmp_path / "model"
     repository = stack.folder / ".stack/repos/vllm.git"
