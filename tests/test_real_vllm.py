@@ -72,6 +72,7 @@ def test_export_check_is_quiet_after_apply_and_names_the_one_patch_that_was_amen
     changed = [
         path.name
         for path in (tmp_path / "one/patches/vllm/0.20.1").iterdir()
+        if path.is_file()
         if path.read_bytes() != (ROOT / "patches/vllm/0.20.1" / path.name).read_bytes()
     ]
     assert changed == [f"{last}.patch"]

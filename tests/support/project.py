@@ -58,7 +58,8 @@ class Demo:
 
     def files(self) -> dict[str, bytes]:
         """Every file of the line, by name."""
-        return {path.name: path.read_bytes() for path in sorted(self.line.iterdir())}
+        files = (path for path in sorted(self.line.iterdir()) if path.is_file())
+        return {path.name: path.read_bytes() for path in files}
 
     def names(self) -> list[str]:
         document = tomllib.loads((self.line / "series.toml").read_text())
