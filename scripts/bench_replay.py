@@ -47,6 +47,10 @@ def environment(home: Path) -> dict[str, str]:
         "STACK_CACHE_DIR": str(home / "cache"),
         "PYTHONPATH": str(ROOT),
         "LC_ALL": "C.UTF-8",
+        # no git goes on in the background when its time is taken
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "maintenance.auto",
+        "GIT_CONFIG_VALUE_0": "false",
         "QUILT_PATCHES": "patches",
         "QUILT_PC": ".pc",
     }
