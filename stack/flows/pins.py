@@ -50,7 +50,7 @@ def resolve_pin(
         if found is None and not mirror.exists and upstream.sdist and _is_release(revision):
             archive = sdists.held(project.paths.sdists, upstream.sdist, revision.removeprefix("v"))
             if archive and (pin := archive_notes.known(archive)):
-                return msgspec.structs.replace(pin, label=label or pin.label)
+                return msgspec.structs.replace(pin, label=label or revision.removeprefix("v"))
         if found is None and name not in fetched:
             try:
                 fetch_upstream(project, name, emit)

@@ -174,6 +174,23 @@ def test_a_line_on_a_release_that_no_history_names(stack: Stack, released: Path)
     )
 
 
+def test_a_release_keeps_its_own_label_whatever_another_project_called_it(
+    stack: Stack, released: Path, tmp_path: Path
+) -> None:
+    """The archive is read once for all projects; a label is one project's own word."""
+    stack.ok("init")
+    stack.ok("upstream", "add", "demo", "pypi:demo")
+    first = stack.ok("line", "add", "demo@1.0", "--label", "mine", "--json").json["data"]["pin"]
+    other = Stack(tmp_path / "other")
+    other.folder.mkdir()
+    other.ok("init")
+    other.ok("upstream", "add", "demo", (tmp_path / "nowhere").as_uri())
+    other.ok("upstream", "add", "demo", "pypi:demo")
+    second = other.ok("line", "add", "demo@v1.0", "--json").json["data"]["pin"]
+    assert (first["label"], second["label"]) == ("mine", "1.0")
+    assert first["tree"] == second["tree"]
+
+
 def test_a_pin_that_no_source_can_serve_is_one_error_with_every_reason(
     stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
