@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,6 +54,15 @@ def choose_patches(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def end_on_term() -> None:
+    """Let SIGTERM end a run as Ctrl-C does, so that the engine under test is ended too."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 trust = click.option(

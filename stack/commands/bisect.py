@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import click
 import msgspec
 
@@ -43,7 +41,7 @@ def command(
     """
 
     def run(ctx: Context) -> Answer:
-        signal.signal(signal.SIGTERM, _interrupt)
+        options.end_on_term()
         name, settings = ctx.project.profile(profile)
         chosen = options.find_line(ctx.project, None, line or next(iter(settings.lines), None))
         if commits and (good or bad):
@@ -59,11 +57,6 @@ def command(
         )
 
     return run
-
-
-def _interrupt(*_: object) -> None:
-    """End like Ctrl-C, so that the engine under test is ended too."""
-    raise KeyboardInterrupt
 
 
 def _show(console: Console, done: flow.Bisected) -> None:

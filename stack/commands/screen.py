@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 import click
@@ -54,11 +53,12 @@ def command(
     def run(context: Context) -> Answer:
         project, emit = context.project, context.console.emit
         name, found = screen_plan.find(project, wanted, context.folder)
+        if trust or not dry_run:  # before the plan, whose preflight may run the project's commands
+            options.allowed(context, trust=trust)
         plan = screen_plan.plan(project, name, found, emit, profile=profile, pairs=pairs)
         if dry_run:
             return _planned(plan)
-        signal.signal(signal.SIGTERM, _interrupt)
-        options.allowed(context, trust=trust)
+        options.end_on_term()
         done = flow.screen(project, plan, emit, runs=runs, minutes=minutes, fresh=fresh)
         rows = [_document(one) for one in done.tried]
         data = {
@@ -73,11 +73,6 @@ def command(
         )
 
     return run
-
-
-def _interrupt(*_: object) -> None:
-    """End like Ctrl-C, so that the engine under test is ended too."""
-    raise KeyboardInterrupt
 
 
 def _setting(setting: Setting) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import click
 import msgspec
 
@@ -54,7 +52,7 @@ def command(
     """
 
     def run(context: Context) -> Answer:
-        signal.signal(signal.SIGTERM, _interrupt)
+        options.end_on_term()
         options.allowed(context, trust=trust)
         if calibrate:
             return _calibrate(context, profile, patches, pairs, mode=mode, fresh=fresh)
@@ -75,11 +73,6 @@ def command(
         )
 
     return run
-
-
-def _interrupt(*_: object) -> None:
-    """End like Ctrl-C, so that the engine under test is ended too."""
-    raise KeyboardInterrupt
 
 
 def _calibrate(

@@ -156,8 +156,7 @@ def _from_sdist(
     if sdist is None:
         raise Unserved("the pin names no release archive")
     folder = project.paths.sdists
-    held = folder / f"{upstream.sdist}-{sdist.version}.tar.gz"
-    if not online and not held.exists():
+    if not online and sdists.held(folder, upstream.sdist, sdist.version) is None:
         raise Unserved("the archive is not in the cache yet")
 
     def report(label: str, done: float, total: float | None) -> None:

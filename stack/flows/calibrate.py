@@ -11,16 +11,17 @@ import msgspec
 from stack.errors import BenchFailed
 from stack.flows.arms import Comparison, knobs
 from stack.flows.events import Emit, Said
-from stack.flows.measuring import measuring, now
+from stack.flows.measuring import measuring
 from stack.flows.verify_compare import Comparing
 from stack.flows.verify_plan import arm, check_benches, choose
-from stack.flows.verify_trials import Session, now_id
+from stack.flows.verify_trials import Session
 from stack.model.line import Member
 from stack.model.outcome import Outcome
 from stack.model.pairs import FEWEST_HISTORY, Pair, Prior, log_ratios, prior_from
 from stack.model.settings import Bench
 from stack.model.trial import Calibration, Machine
 from stack.store.project import Project
+from stack.store.stamps import now, now_id
 
 PAIRS = 8
 _KEPT = 24

@@ -137,15 +137,20 @@ def _paths(found: Iterator[bytes]) -> tuple[str, ...]:
     return tuple(sorted(os.fsdecode(path) for path in found))
 
 
-def _carried(odb: ObjectStore, before: str, edits: Edits, onto: str, line: Line) -> str:
-    """The tree `onto` with edits that were made on the tree `before`."""
+def edited_tree(odb: ObjectStore, before: str, edits: Edits) -> str:
+    """The tree `before` with edits; a file keeps its mode."""
     changes: dict[bytes, Entry | None] = {}
     for path, data in edits.items():
         key = os.fsencode(path)
         old = odb.find(before, key)
         mode = old.mode if old and old.mode in (FILE, EXECUTABLE) else FILE
         changes[key] = None if data is None else Entry(mode, odb.add("blob", data))
-    after = odb.edit(before, changes)
+    return odb.edit(before, changes)
+
+
+def _carried(odb: ObjectStore, before: str, edits: Edits, onto: str, line: Line) -> str:
+    """The tree `onto` with edits that were made on the tree `before`."""
+    after = edited_tree(odb, before, edits)
     done = carry(Merger(odb), before, after, onto, renames=Renames(odb, before, onto))
     if done.trouble:
         raise Conflict(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -15,11 +14,12 @@ from stack.flows import prepare
 from stack.flows.build import Built, build
 from stack.flows.events import Emit, Said
 from stack.flows.layers import PROBE
+from stack.flows.machine import machine_of
 from stack.flows.signatures import catalogue
 from stack.flows.verify_trials import Ground, Session
-from stack.host import fingerprint, survivors
+from stack.host import survivors
 from stack.model.settings import Profile
-from stack.model.trial import Machine, digest
+from stack.model.trial import Machine
 from stack.store import lock
 from stack.store.ledger import Ledger
 from stack.store.project import Project
@@ -74,11 +74,7 @@ def _tell_left_out(name: str, profile: Profile, emit: Emit) -> None:
 
 
 def _machine(built: Built, ledger: Ledger, emit: Emit) -> Machine:
-    base = built.base
-    mine = fingerprint.read(base.record.interpreter.version, base.packages)
-    outer = environment.machine_part(os.environ)
-    facts = {**msgspec.to_builtins(mine), "environment": outer}
-    found = Machine(id=digest(mine.digest, outer), time=now(), facts=facts)
+    found = machine_of(built.base)
     known = {record.id for record in ledger.machines(lambda text: emit(Said(text, warning=True)))}
     if found.id not in known:
         ledger.append(found)
@@ -98,8 +94,3 @@ def _ground(
         inputs=tuple(task.key for task in tasks),
         outer={**os.environ, environment.PROJECT_MARK: str(project.paths.root)},
     )
-
-
-def now() -> str:
-    """The time as the ledger writes it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

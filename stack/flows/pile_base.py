@@ -7,13 +7,15 @@ the history that leads to the best of them, and the release archives in the cach
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from stack.errors import GitError, StackError
-from stack.flows.base import local_path, open_base
+from stack.flows.base import open_base
 from stack.flows.events import Emit, Progress, Said
 from stack.flows.pile_read import Input
+from stack.flows.upstream_news import repositories
 from stack.model.objects import FOLDER
 from stack.model.pile_paths import suffixes
 from stack.repo import mirror as mirrors
@@ -21,6 +23,7 @@ from stack.repo import sdist as sdists
 from stack.repo.client import Git
 from stack.repo.history import History
 from stack.repo.odb import ObjectStore
+from stack.store import archive_notes
 from stack.store.project import Line, Project
 
 _LEAST = 7  # letters of an id that say anything
@@ -122,7 +125,7 @@ def vote(
             source="line", line=series.id,
         ))
     if lines is None:
-        for git, source in _histories(project, name):
+        for source, git in repositories(project, name):
             found += _in_git(git, name, asked, source, emit)
         best = max((one.votes for one in found), default=0)
         if best < _SURE * max((one.of for one in found), default=len(asked)):
@@ -147,21 +150,6 @@ def vote(
     )
 
 
-def _histories(project: Project, name: str) -> list[tuple[Git, str]]:
-    """The git repositories of an upstream that are at hand."""
-    upstream = project.settings.upstream[name]
-    found = []
-    path = local_path(project, upstream)
-    objects = mirrors.objects_of(path) if path else None
-    if objects is not None:
-        found.append((Git(objects.parent), "path"))
-    if upstream.git is not None:
-        mirror = mirrors.Mirror(project.paths.mirror(name), upstream.git)
-        if mirror.exists:
-            found.append((mirror.git, "git"))
-    return found
-
-
 def _in_git(
     git: Git, name: str, asked: Sequence[Ballot], where: str, emit: Emit
 ) -> list[Vote]:
@@ -169,23 +157,17 @@ def _in_git(
     listed = git.run(
         "for-each-ref", "--sort=-creatordate", "--format=%(refname)", "refs/tags", "refs/heads"
     ).text.splitlines()
-    tips: dict[str, str] = {}
-    for ref in ["HEAD", *listed[:_MOST_TIPS]]:
-        tips[ref] = ""
-    rows = git.run(
-        "cat-file", "--batch-check",
-        stdin="".join(f"{ref}^{{commit}}\n" for ref in tips).encode(), ok=(0, 1, 128),
-    ).out.decode().splitlines()
-    commits = {
-        ref: row[:40] for ref, row in zip(tips, rows, strict=False) if row.endswith(
-            tuple("0123456789")) and " commit " in row
+    refs = ["HEAD", *listed[:_MOST_TIPS]]
+    tips = {
+        ref: there
+        for ref, there in zip(refs, mirrors.commits(git, refs), strict=True)
+        if there is not None
     }
     found: list[Vote] = []
     scored: dict[str, int] = {}
     with ObjectStore(git) as odb:
-        for number, (ref, commit) in enumerate(commits.items()):
-            emit(Progress(f"{name}: asking {where}", number, len(commits), ref))
-            tree = odb.commit(commit).tree
+        for number, (ref, (commit, tree)) in enumerate(tips.items()):
+            emit(Progress(f"{name}: asking {where}", number, len(tips), ref))
             met, known = count(odb, tree, asked)
             scored[commit] = max(met, scored.get(commit, 0))
             if ref == "HEAD":
@@ -196,8 +178,8 @@ def _in_git(
                 of=known, source="tag" if kind == "tags" else "branch", first=commit, last=commit,
             ))
         best = sorted(scored, key=lambda commit: -scored[commit])[:_HISTORIES]
-        head = commits.get("HEAD")
-        for commit in dict.fromkeys([*best, *([head] if head else [])]):
+        head = tips.get("HEAD")
+        for commit in dict.fromkeys([*best, *([head[0]] if head else [])]):
             emit(Progress(f"{name}: asking the history of {commit[:12]}"))
             found += _window(git, odb, name, commit, asked)
     return found
@@ -275,7 +257,7 @@ def _in_archives(
         emit(Progress(f"{name}: reading {archive.name}", at, len(archives)))
         with ObjectStore(git) as odb:
             try:
-                tree, _ = sdists.read(archive, odb)
+                tree = _tree_of(archive, odb)
             except StackError:
                 continue
             met, known = count(odb, tree, asked)
@@ -285,6 +267,14 @@ def _in_archives(
         if met == known == len(asked):
             break
     return found
+
+
+def _tree_of(archive: Path, odb: ObjectStore) -> str:
+    """The tree of an archive, which is unpacked only where it was not read before."""
+    pin = archive_notes.known(archive)
+    if pin is not None and odb.read(pin.tree) is not None:
+        return pin.tree
+    return sdists.read(archive, odb)[0]
 
 
 def bases_of(votes: Mapping[str, Vote]) -> dict[str, dict[str, object]]:

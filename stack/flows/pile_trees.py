@@ -15,7 +15,6 @@ from stack.flows.events import Emit
 from stack.flows.pile_read import Input
 from stack.flows.prefixes import replayed
 from stack.flows.shadow import import_name
-from stack.model.objects import EXECUTABLE, FILE, Entry
 from stack.model.pile_parse import parse
 from stack.repo import mirror as mirrors
 from stack.repo.client import Git
@@ -118,13 +117,7 @@ def _installed(project: Project, line: Line, site: Path, emit: Emit) -> bytes:
         odb, pin = replay.odb, replay.prefixes[0].tree
         place = capture.Place(name=str(site), site_packages=site)
         edits = capture.edits_on_pin(project, line, place, odb, pin, left_out, ())
-        changes: dict[bytes, Entry | None] = {}
-        for path, data in edits.items():
-            key = os.fsencode(path)
-            old = odb.find(pin, key)
-            mode = old.mode if old and old.mode in (FILE, EXECUTABLE) else FILE
-            changes[key] = None if data is None else Entry(mode, odb.add("blob", data))
-        after = odb.edit(pin, changes)
+        after = capture.edited_tree(odb, pin, edits)
         odb.write(after)
         return replay.git.run("diff-tree", "-r", "-p", *_DIFF, pin, after).out
 

@@ -10,7 +10,6 @@ import msgspec
 from stack.errors import ConfigError, SchemaTooNew, StateError
 from stack.flows import restack_state
 from stack.flows.events import Emit, Said
-from stack.flows.measuring import now
 from stack.flows.staleness import machine_now, why_stale
 from stack.flows.transaction import (
     Change,
@@ -29,6 +28,7 @@ from stack.model.trial import VerdictRecord
 from stack.repo.odb import ObjectStore
 from stack.store.ledger import Ledger
 from stack.store.project import SERIES, Line, Project
+from stack.store.stamps import now
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):

@@ -125,17 +125,13 @@ def _merged(
     if joined is None:
         return [], members
     kept = list(joined.series.select())
-    held = {_patch_id(joined, member): member for member in joined.series.patch}
     own = {_patch_id(line, member) for member in members}
     if ours:
         kept = [member for member in kept if _patch_id(joined, member) not in own]
     else:
-        gone = {one.id or one.name for one in joined.series.left}
-        members = [
-            member
-            for member in members
-            if _patch_id(line, member) not in held and _patch_id(line, member) not in gone
-        ]
+        settled = {_patch_id(joined, member) for member in joined.series.patch}
+        settled |= {one.id or one.name for one in joined.series.left}
+        members = [member for member in members if _patch_id(line, member) not in settled]
     return kept, members
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 
-from stack.bench import environment as trial_environment
 from stack.errors import StackError
 from stack.flows import environment
-from stack.host import fingerprint
+from stack.flows.machine import machine_of
 from stack.model.line import Member
 from stack.model.mail import parse_mail
 from stack.model.settings import Profile
-from stack.model.trial import Mode, VerdictRecord, digest
+from stack.model.trial import Mode, VerdictRecord
 from stack.store.project import Line, Project
 
 
@@ -46,10 +44,7 @@ def machine_now(project: Project, name: str, profile: Profile) -> str | None:
         base = environment.find(project, environment.wanted(project, name, profile))
     except StackError:
         return None
-    if base is None:
-        return None
-    mine = fingerprint.read(base.record.interpreter.version, base.packages)
-    return digest(mine.digest, trial_environment.machine_part(os.environ))
+    return None if base is None else machine_of(base).id
 
 
 def why_stale(

@@ -9,14 +9,15 @@ import msgspec
 from stack.flows.arms import Comparison
 from stack.flows.calibrate import prior_of
 from stack.flows.events import Emit, Said
-from stack.flows.measuring import measuring, now
+from stack.flows.measuring import measuring
 from stack.flows.verify_compare import Comparing, Found
 from stack.flows.verify_plan import check_benches, choose, comparisons
 from stack.flows.verify_rounds import Rounds, groups
-from stack.flows.verify_trials import Session, now_id
+from stack.flows.verify_trials import Session
 from stack.model.trial import Machine, Mode, Trial, VerdictRecord
 from stack.model.verdict import Judgement, Verdict, holds, over_patches
 from stack.store.project import Project
+from stack.store.stamps import now, now_id
 
 
 class Proved(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +20,7 @@ from stack.model.signatures import Catalogue
 from stack.model.trial import Role, Side, Trial, digest
 from stack.store.ledger import Ledger
 from stack.store.paths import Paths
+from stack.store.stamps import now, now_id
 
 # Somebody ended it, or the kernel did for want of memory, or it never ran what it was meant to:
 # that says nothing about the patch.
@@ -174,7 +173,7 @@ class Session:
         arm = asked.arm(side)
         trial = Trial(
             id=identity, key=self._key(asked, side, role, pair, place), run=self.run,
-            time=datetime.now(UTC).isoformat(timespec="seconds"), profile=self.ground.profile,
+            time=now(), profile=self.ground.profile,
             bench=asked.name, bench_digest=self.bench_digest(asked.name, asked.bench),
             prefix=arm.prefix, trees=arm.trees, side=side, role=role, pair=pair, place=place,
             env=job.knobs, argv=job.argv, cache=job.caches.name, machine=self.ground.machine,
@@ -261,11 +260,6 @@ class Session:
             ))
 
         return tick
-
-
-def now_id() -> str:
-    """An id that sorts by time and that two runs never share."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def _spoken(role: Role, pair: int | None) -> str:

@@ -61,7 +61,8 @@ def commits(git: Git, revisions: Sequence[str]) -> list[tuple[str, str] | None]:
     """Commit and tree of each revision that is in the repository, in one go and offline."""
     asked = "".join(f"{one}^{{commit}}\n{one}^{{tree}}\n" for one in revisions)
     told = git.run("cat-file", "--batch-check=%(objectname)", stdin=asked.encode(), env=_OFFLINE)
-    rows = [row if re.fullmatch(r"[0-9a-f]{40}", row) else None for row in told.text.split("\n")]
+    said = told.text.split("\n") if revisions else []
+    rows = [row if re.fullmatch(r"[0-9a-f]{40}", row) else None for row in said]
     return [
         (commit, tree) if commit is not None and tree is not None else None
         for commit, tree in zip(rows[::2], rows[1::2], strict=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from stack.model.bisect import Answer, Search
-from tests.flows.test_verify import toy
 from tests.support.repo import RepoBuilder
 from tests.support.toy_engine import CORE, Toy, text
 

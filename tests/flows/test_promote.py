@@ -13,7 +13,6 @@ from stack.model import edit
 from stack.model.decision import missing
 from stack.model.trial import VerdictRecord
 from stack.model.verdict import Verdict
-from tests.flows.test_verify import toy
 from tests.support.cli import Stack
 from tests.support.project import Demo
 from tests.support.toy_engine import Toy

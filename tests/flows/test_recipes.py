@@ -105,12 +105,7 @@ def answer(row: dict[str, Any]) -> int:
 
 
 @pytest.fixture
-def card(
-    stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Card:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
-    monkeypatch.setenv("STACK_INSTALLER", "pip")
+def card(stack: Stack, upstream: RepoBuilder, tmp_path: Path, own_wheels: Path) -> Card:
     return Card(stack, upstream, tmp_path)
 
 
@@ -254,14 +249,11 @@ env = {{ WHAT = "it's {{{{ profile }}}}" }}
 
 
 def test_the_script_shadows_packages_as_build_does(
-    tmp_path: Path, upstream: RepoBuilder, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, upstream: RepoBuilder, own_wheels: Path
 ) -> None:
-    for name, text in {"NO_INDEX": "1", "FIND_LINKS": str(tmp_path / "links")}.items():
-        monkeypatch.setenv(f"PIP_{name}", text)
-    monkeypatch.setenv("STACK_INSTALLER", "pip")
     files = {"flake/__init__.py": b"", "flake/core.py": b"X = 1\n", "flake/old.py": b""}
-    make_wheel(tmp_path / "links", "tiny-flake", "1.0", files, ["tiny-gone"])
-    make_wheel(tmp_path / "links", "tiny-gone", "1.0", {"tiny_gone.py": b""})
+    make_wheel(own_wheels, "tiny-flake", "1.0", files, ["tiny-gone"])
+    make_wheel(own_wheels, "tiny-gone", "1.0", {"tiny_gone.py": b""})
     upstream.commit("begin", {f"src/{name}": data for name, data in files.items()})
     upstream.git("tag", "begin")
     upstream.commit("Change, add, remove", {

@@ -70,13 +70,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(
-    stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Lab:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
-    monkeypatch.setenv("STACK_INSTALLER", "pip")
-    return Lab(Toy(stack, upstream, tmp_path / "links"))
+def lab(toy: Toy) -> Lab:
+    return Lab(toy)
 
 
 def test_the_best_setting_is_found_and_each_other_gets_a_verdict(lab: Lab) -> None:

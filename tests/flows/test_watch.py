@@ -21,15 +21,10 @@ from tests.support.toy_engine import Toy
 
 
 @pytest.fixture
-def lab(
-    stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Lab:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
-    monkeypatch.setenv("STACK_INSTALLER", "pip")
-    lab = Lab(Toy(stack, upstream, tmp_path / "links"))
+def lab(toy: Toy, stack: Stack) -> Lab:
+    made = Lab(toy)
     stack.ok("build")
-    return lab
+    return made
 
 
 class Terminal:
