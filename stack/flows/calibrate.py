@@ -13,7 +13,7 @@ from stack.flows.arms import Comparison, knobs
 from stack.flows.events import Emit, Said
 from stack.flows.measuring import measuring
 from stack.flows.verify_compare import Comparing
-from stack.flows.verify_plan import arm, check_benches, choose
+from stack.flows.verify_plan import arm, benches_of, check_benches, choose
 from stack.flows.verify_trials import Session
 from stack.model.line import Member
 from stack.model.outcome import Outcome
@@ -56,8 +56,7 @@ def calibrate(
             for member in active:
                 if member.name not in wanted[line.id]:
                     continue
-                for bench_name in member.bench or profile.benches:
-                    bench = project.settings.bench[bench_name]
+                for bench_name, bench in benches_of(project, name, member, emit):
                     both = knobs({**profile.env, **bench.env}, list(active), None)
                     whole = arm(here.built, line, here.built.layers[line.id][-1], both)
                     asked.setdefault(bench_name, Comparison(

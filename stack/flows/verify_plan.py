@@ -15,7 +15,7 @@ from stack.flows.selection import selected
 from stack.flows.staleness import sources
 from stack.model.line import Member, near
 from stack.model.outcome import Outcome
-from stack.model.settings import Profile
+from stack.model.settings import Bench, Profile
 from stack.model.trial import Mode
 from stack.store.project import Line, Project
 
@@ -74,6 +74,19 @@ def check_benches(project: Project, name: str, profile: Profile, wanted: Wanted)
             raise ConfigError(f"{where}: no bench `{bench}` in stack.toml", hint=hint)
 
 
+def benches_of(
+    project: Project, profile: str, member: Member, emit: Emit
+) -> Iterator[tuple[str, Bench]]:
+    """The benches that tell of a patch in a profile; one that is for other profiles is said."""
+    for name in member.bench or project.settings.profile[profile].benches:
+        bench = project.settings.bench[name]
+        if bench.profiles and profile not in bench.profiles:
+            where = ", ".join(bench.profiles)
+            emit(Said(f"{member.name}: bench `{name}` is for {where}, not measured here"))
+        else:
+            yield name, bench
+
+
 def comparisons(
     project: Project, profile: Profile, built: Built, wanted: Wanted, emit: Emit, *, mode: Mode
 ) -> Iterator[Comparison]:
@@ -96,12 +109,7 @@ def comparisons(
             active = member.name in known
             if member.name not in wanted[line.id] or not (active or member in parked):
                 continue
-            for name in member.bench or profile.benches:
-                bench = project.settings.bench[name]
-                if bench.profiles and built.profile not in bench.profiles:
-                    where = ", ".join(bench.profiles)
-                    emit(Said(f"{member.name}: bench `{name}` is for {where}, not measured here"))
-                    continue
+            for name, bench in benches_of(project, built.profile, member, emit):
                 env = {**profile.env, **bench.env}
                 for kind, before, after, bare in _sides(
                     project, built, line, member, env, emit, mode=mode

@@ -16,16 +16,6 @@ from tests.support.repo import RepoBuilder
 from tests.support.toy_engine import Toy
 
 
-@pytest.fixture
-def toy(
-    stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Toy:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
-    monkeypatch.setenv("STACK_INSTALLER", "pip")
-    return Toy(stack, upstream, tmp_path / "links")
-
-
 def running(toy: Toy) -> list[int]:
     return survivors.marked(f"STACK_PROJECT={toy.stack.folder.resolve()}\0".encode())
 
@@ -95,6 +85,9 @@ def test_a_bench_of_another_profile_is_left_out_and_said(toy: Toy) -> None:
     assert {row["name"] for row in done.json["data"]["patches"]} == {
         "keep-the-heap-whole", "time-the-steps"
     }
+    noise = toy.stack("verify", "--calibrate", "--pairs", "2", "--json")
+    assert "route-sigmoid: bench `sigmoid` is for big, not measured here" in noise.err
+    assert {one["bench"] for one in noise.json["data"]["calibrations"]} == {"softmax"}
 
 
 def test_a_claim_that_does_not_hold_and_nothing_to_measure(toy: Toy) -> None:
