@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from stack.errors import ConfigError, StackError, UsageError
+from stack.errors import ConfigError, StackError, Untrusted, UsageError
 from stack.flows import preflight
 from stack.flows.events import Emit, Said
 from stack.model import toml
@@ -107,6 +107,8 @@ def _refusal(
         found: Sequence[Point] = preflight.look(
             project, profile, bench, env=environment(setting), arguments=arguments(setting)
         )
+    except Untrusted:
+        raise
     except StackError as wrong:
         emit(Said(f"{label(setting)}: no preflight: {wrong.message}", warning=True))
         return None

@@ -67,6 +67,8 @@ def commands(project: Project) -> Iterator[str]:
         yield f"bench.{name}: {_text(bench.command)}"
         if bench.gate is not None:
             yield f"bench.{name}.gate: {_text(bench.gate.command)}"
+    for name, screen in settings.screen.items():
+        yield f"screen.{name}: bench.{screen.bench} with {', '.join(screen.knob)}"
 
 
 def _text(argv: Sequence[str]) -> str:
@@ -79,6 +81,8 @@ def _note(project: Project) -> Path:
     All of the tables count, environment and paths too: what a command does hangs on them.
     """
     settings = project.settings
-    tables = msgspec.to_builtins((settings.profile, settings.recipe, settings.bench))
+    tables = msgspec.to_builtins(
+        (settings.profile, settings.recipe, settings.bench, settings.screen)
+    )
     content = msgspec.json.encode([str(project.paths.root.resolve()), tables], order="sorted")
     return paths.state_home() / "trusted" / hashlib.sha256(content).hexdigest()

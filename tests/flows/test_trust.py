@@ -17,16 +17,6 @@ from tests.support.toy_engine import Toy
 NOBODY = {"STACK_TRUST": "0"}
 
 
-@pytest.fixture
-def toy(
-    stack: Stack, upstream: RepoBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Toy:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
-    monkeypatch.setenv("STACK_INSTALLER", "pip")
-    return Toy(stack, upstream, tmp_path / "links")
-
-
 def on_a_terminal(stack: Stack, answer: bytes, *arguments: str) -> tuple[int, str]:
     """Run with a terminal on stdin and stderr, and answer what it asks."""
     mine, theirs = pty.openpty()
@@ -68,6 +58,9 @@ def test_allowed_once_it_runs_until_the_commands_change(toy: Toy) -> None:
     text = settings.read_text()
     settings.write_text(re.sub(r"(?m)^unit = .*$", 'unit = "other"', text, count=1))
     assert toy.stack("build", env=NOBODY).code == 2
+    more = '[screen.s]\nbench = "softmax"\nknob = { TOY_BATCH = ["8"] }\n'
+    settings.write_text(text + more)
+    assert "screen.s: bench.softmax with TOY_BATCH" in toy.stack("build", env=NOBODY).err
     settings.write_text(text)
     toy.stack.ok("build", env=NOBODY)
     # The same text in another place is another project's.
