@@ -7,12 +7,12 @@ import os
 import re
 import secrets
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
 
-from stack.errors import BuildFailed
+from stack.errors import BuildFailed, Locked
 from stack.flows.environment import RECORD, Base, Wanted, building, find, read_record, site_packages
 from stack.flows.events import Emit, Progress, Said
 from stack.host import indexes, packages
@@ -32,6 +32,9 @@ def ensure(
     """The base that `want` names, made if need be; true when it was made. Raises `BuildFailed`."""
     found = None if fresh else find(project, want)
     if found is not None:
+        if _leavings(want.folder(project)):  # a kill came between the record and the clearing
+            with suppress(Locked), building(project, want.profile):
+                _clear(want.folder(project))
         return found, False
     with building(project, want.profile), ExitStack() as held:
         found = find(project, want)
@@ -219,9 +222,14 @@ def _keep(wheel: Path, at: Path) -> None:
 
 def _clear(folder: Path) -> None:
     """Remove the environments that the record does not name: left by a kill, or replaced."""
-    record = read_record(folder)
+    for entry in _leavings(folder):
+        atomic.discard(entry)
     atomic.sweep(folder)
-    if folder.is_dir():
-        for entry in folder.iterdir():
-            if entry.is_dir() and (record is None or entry.name != record.venv):
-                atomic.discard(entry)
+
+
+def _leavings(folder: Path) -> list[Path]:
+    record = read_record(folder)
+    return [
+        entry for entry in folder.glob("*")
+        if entry.is_dir() and (record is None or entry.name != record.venv)
+    ]

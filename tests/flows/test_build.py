@@ -357,6 +357,14 @@ def test_killed_anywhere_nothing_half_built_is_used_and_the_next_build_is_right(
     ]
 
 
+def test_what_a_kill_left_beside_a_finished_base_goes_with_the_next_build(tiny: Tiny) -> None:
+    venv = Path(tiny.build()["base"]["venv"])
+    for name in ("0a1b2c3d", ".0a1b2c3d.4e5f6071.tmp"):
+        (venv.parent / name / "bin").mkdir(parents=True)
+    assert tiny.build()["changed"] is False
+    assert [path for path in venv.parent.iterdir() if path.is_dir()] == [venv]
+
+
 @pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
 def test_uv_copies_too(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STACK_INSTALLER", "uv")
