@@ -191,7 +191,8 @@ def _verb_of(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def _usage(wrong: click.ClickException, hint: str) -> StackError:
-    return UsageError(wrong.format_message().removesuffix("."), hint=hint)
+    message = " ".join(wrong.format_message().split())  # click lists choices on lines of their own
+    return UsageError(message.removesuffix("."), hint=hint)
 
 
 def _fail(

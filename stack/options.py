@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stack.flows.restack import Restacked
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def complete_lines(
@@ -70,20 +71,25 @@ trust = click.option(
 )
 
 
-def allowed(ctx: Context, *, trust: bool) -> None:
-    """Let a verb run the project's commands: allowed before, by `--trust`, or asked now.
+def trusting(ctx: Context, run: Callable[[], T], *, trust: bool) -> T:
+    """What `run` gives; it stops where it would run the project's commands and may not yet.
 
-    Raises `Untrusted`, with the commands, where nobody can be asked or the answer is no.
+    They are allowed then by `--trust` or by the answer of a person, and it runs again. Raises
+    `Untrusted`, with the commands, where nobody can be asked or the answer is no.
     """
+    try:
+        return run()
+    except Untrusted as wrong:
+        if not (trust or ctx.console.confirm(wrong, "allow them from now on?")):
+            raise
+    allow(ctx)
+    return run()
+
+
+def allow(ctx: Context) -> None:
+    """Remember that the project's commands as they are now may run."""
     from stack.flows import trust as flow
 
-    try:
-        if not trust:
-            flow.require(ctx.project)
-            return
-    except Untrusted as wrong:
-        if not ctx.console.confirm(wrong, "allow them from now on?"):
-            raise
     ctx.console.say(f"allowed: {flow.allow(ctx.project)}")
 
 

@@ -46,10 +46,13 @@ def command(
         chosen = options.find_line(ctx.project, None, line or next(iter(settings.lines), None))
         if commits and (good or bad):
             raise click.UsageError("--upstream names both ends; --good and --bad are patches")
-        options.allowed(ctx, trust=trust)
-        done = flow.bisect(
-            ctx.project, chosen, bench, ctx.console.emit, profile_name=name, good=good, bad=bad,
-            upstream=commits, pairs=pairs, fresh=fresh,
+        done = options.trusting(
+            ctx,
+            lambda: flow.bisect(
+                ctx.project, chosen, bench, ctx.console.emit, profile_name=name, good=good,
+                bad=bad, upstream=commits, pairs=pairs, fresh=fresh,
+            ),
+            trust=trust,
         )
         data = {**msgspec.to_builtins(done), "profile": name}
         return Answer(

@@ -54,10 +54,12 @@ def command(
             )
         if dry_run:
             return _planned(flow.plan(context.project, profile, context.console.emit, fresh=fresh))
-        options.allowed(context, trust=trust)
-        built = flow.build(context.project, profile, context.console.emit, fresh=fresh)
+        project, emit = context.project, context.console.emit
+        built = options.trusting(
+            context, lambda: flow.build(project, profile, emit, fresh=fresh), trust=trust
+        )
         if bom is not None:
-            document = msgspec.json.encode(bill(context.project, built))
+            document = msgspec.json.encode(bill(project, built))
             atomic.write(context.folder / bom, msgspec.json.format(document, indent=2) + b"\n")
         return _answer(built)
 

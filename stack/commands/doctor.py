@@ -37,7 +37,7 @@ def command(
 
     def run(ctx: Context) -> Answer:
         if trust:
-            options.allowed(ctx, trust=True)
+            options.allow(ctx)
         if profile is not None:
             name, _ = ctx.project.profile(profile)
             folder = ctx.folder / model if model else None

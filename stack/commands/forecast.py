@@ -46,7 +46,7 @@ def command(
         project = ctx.project
         revisions = [*onto, *more]
         names = {text.partition("@")[0] for text in revisions}
-        if len(names) > 1 or any("@" not in text for text in revisions):
+        if len(names) > 1 or not all(text.partition("@")[2] for text in revisions):
             raise UsageError(
                 "--onto takes NAME@REV, all of one upstream", hint="--onto vllm@0.29.0"
             )

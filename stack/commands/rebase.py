@@ -68,7 +68,7 @@ def command(
         )
 
     def run(ctx: Context) -> Answer:
-        project = ctx.project
+        project, behind = ctx.project, dict(map(_left, leave))
         if abort_:
             state = flow.abort(project, ctx.console.emit)
             text = f"gave up the rebase of {state.source} to {state.target}; nothing was changed"
@@ -88,7 +88,7 @@ def command(
                 revision = pins.newest_release(project, name, ctx.console.emit)
             done = flow.start(
                 project, chosen, revision, ctx.console.emit, label=label, into=into, ours=ours,
-                leave=dict(map(_left, leave)), dry_run=dry_run, command=ctx.command,
+                leave=behind, dry_run=dry_run, command=ctx.command,
             )
         if not done.finished and not dry_run:
             raise _stopped(project, done)

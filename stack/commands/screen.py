@@ -53,13 +53,19 @@ def command(
     def run(context: Context) -> Answer:
         project, emit = context.project, context.console.emit
         name, found = screen_plan.find(project, wanted, context.folder)
-        if trust or not dry_run:  # before the plan, whose preflight may run the project's commands
-            options.allowed(context, trust=trust)
-        plan = screen_plan.plan(project, name, found, emit, profile=profile, pairs=pairs)
+        plan = options.trusting(
+            context,
+            lambda: screen_plan.plan(project, name, found, emit, profile=profile, pairs=pairs),
+            trust=trust,
+        )
         if dry_run:
             return _planned(plan)
         options.end_on_term()
-        done = flow.screen(project, plan, emit, runs=runs, minutes=minutes, fresh=fresh)
+        done = options.trusting(
+            context,
+            lambda: flow.screen(project, plan, emit, runs=runs, minutes=minutes, fresh=fresh),
+            trust=trust,
+        )
         rows = [_document(one) for one in done.tried]
         data = {
             "screen": name, "profile": plan.profile_name, "bench": found.bench,

@@ -53,12 +53,19 @@ def command(
 
     def run(context: Context) -> Answer:
         options.end_on_term()
-        options.allowed(context, trust=trust)
         if calibrate:
-            return _calibrate(context, profile, patches, pairs, mode=mode, fresh=fresh)
-        found = flow.verify(
-            context.project, profile, patches, context.console.emit, pairs=pairs,
-            mode=mode, fresh=fresh,
+            return options.trusting(
+                context,
+                lambda: _calibrate(context, profile, patches, pairs, mode=mode, fresh=fresh),
+                trust=trust,
+            )
+        found = options.trusting(
+            context,
+            lambda: flow.verify(
+                context.project, profile, patches, context.console.emit, pairs=pairs, mode=mode,
+                fresh=fresh,
+            ),
+            trust=trust,
         )
         verdicts = [one.record for one in found.proved]
         trials = {trial.id: trial for one in found.proved for trial in one.trials}

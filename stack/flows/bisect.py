@@ -23,6 +23,7 @@ from stack.model.bisect import Answer, Search
 from stack.model.line import Pin, near
 from stack.model.outcome import Outcome
 from stack.repo.carry_series import carry_series
+from stack.store.paths import CONFIG
 from stack.store.project import Line, Project
 from stack.store.resolutions import Memory
 
@@ -77,7 +78,7 @@ def bisect(
     name, profile = project.profile(profile_name)
     settings = project.settings.bench.get(bench)
     if settings is None:
-        hint = near(bench, list(project.settings.bench), "see stack.toml")
+        hint = near(bench, list(project.settings.bench), CONFIG)
         raise UsageError(f"no bench `{bench}` in stack.toml", hint=hint)
     if line.id not in [project.find(text).id for text in profile.lines]:
         raise UsageError(

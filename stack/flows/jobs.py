@@ -16,6 +16,7 @@ from stack.host import process
 from stack.model.line import near
 from stack.model.recipe import Recipe
 from stack.model.settings import Profile
+from stack.store.paths import CONFIG
 from stack.store.project import Line, Project
 
 LAST_LINES = 6
@@ -50,7 +51,7 @@ def jobs(project: Project, name: str, profile: Profile) -> list[Job]:
     for text in profile.recipes:
         where = f"stack.toml: profile.{name}.recipes"
         if text not in known:
-            hint = near(text, list(known), "describe it as [recipe.NAME]")
+            hint = near(text, list(known), CONFIG)
             raise ConfigError(f"{where}: no recipe `{text}`", hint=hint)
         recipe = known[text]
         if recipe.upstream is not None and recipe.upstream not in lines:

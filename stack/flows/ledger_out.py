@@ -37,7 +37,7 @@ def collect(
     known = {sample.bench for sample in found}
     for bench in benches:
         if bench not in known:
-            hint = near(bench, sorted(known), f"stack verify --profile {name}")
+            hint = near(bench, sorted(known), "stack ledger out")
             raise UsageError(f"the ledger holds no timed trial of bench `{bench}`", hint=hint)
     if not found:
         raise StateError(

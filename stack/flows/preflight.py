@@ -20,6 +20,7 @@ from stack.model.preflight_arguments import Arguments
 from stack.model.preflight_arguments import read as read_arguments
 from stack.model.preflight_case import Case, Point, Release
 from stack.model.settings import Profile
+from stack.store.paths import CONFIG
 from stack.store.project import Project
 
 
@@ -82,7 +83,7 @@ def _asked(
 ) -> Arguments:
     bench = project.settings.bench.get(bench_name)
     if bench is None:
-        hint = near(bench_name, list(project.settings.bench), "describe it in stack.toml")
+        hint = near(bench_name, list(project.settings.bench), CONFIG)
         raise ConfigError(f"no bench `{bench_name}` in stack.toml", hint=hint)
     knobs = render_env({**profile.env, **bench.env, **env}, values, f"stack.toml: {bench_name}")
     if not profile.dry_run:

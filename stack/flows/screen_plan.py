@@ -66,7 +66,7 @@ def find(project: Project, wanted: str, folder: Path) -> tuple[str, Screen]:
         if name not in held:
             raise UsageError(
                 f"no screen `{name}` in {CONFIG}",
-                hint=near(name, list(held), f"[screen.{name}] in {CONFIG}, or a file of screens"),
+                hint=near(name, list(held), CONFIG),
             )
     wrong = next(problems(held[name]), None)
     if wrong is not None:
@@ -82,7 +82,7 @@ def plan(
     profile_name, chosen = project.profile(profile or screen.profile)
     bench = project.settings.bench.get(screen.bench)
     if bench is None:
-        hint = near(screen.bench, list(project.settings.bench), "describe it in stack.toml")
+        hint = near(screen.bench, list(project.settings.bench), CONFIG)
         raise ConfigError(f"screen.{name}.bench: no bench `{screen.bench}`", hint=hint)
     found: list[Candidate] = []
     for setting in candidates(screen):

@@ -77,6 +77,7 @@ def split_patch(
     The parts of an earlier split of it (`Split-From`) are put together first, so that an edited
     plan can be run again. Raises `UsageError` where the plan does not take every piece.
     """
+    names_of(line, name)  # before anything is fetched for it
     done: dict[str, Sequence[Piece]] = {}
     trees: list[str] = []
 

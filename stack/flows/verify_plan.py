@@ -17,6 +17,7 @@ from stack.model.line import Member, near
 from stack.model.outcome import Outcome
 from stack.model.settings import Bench, Profile
 from stack.model.trial import Mode
+from stack.store.paths import CONFIG
 from stack.store.project import Line, Project
 
 Wanted = dict[str, list[str]]
@@ -70,7 +71,7 @@ def check_benches(project: Project, name: str, profile: Profile, wanted: Wanted)
                     )
     for bench, where in places:
         if bench not in known:
-            hint = near(bench, list(known), "describe it in stack.toml")
+            hint = near(bench, list(known), CONFIG)
             raise ConfigError(f"{where}: no bench `{bench}` in stack.toml", hint=hint)
 
 

@@ -124,12 +124,12 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return tuple(chosen)
 
 
-def near(name: str, known: Sequence[str], command: str) -> str:
-    """A hint that offers the names most like `name`."""
+def near(name: str, known: Sequence[str], place: str) -> str:
+    """A hint that offers the names most like `name`, else the command or file that has them."""
     close = difflib.get_close_matches(name, known, 3, 0.5)
     if close:
         return "did you mean " + " or ".join(f"`{other}`" for other in close) + "?"
-    return f"{command} shows what there is"
+    return f"{place} shows what there is"
 
 
 def digest(series: Series, names: Sequence[str], files: Mapping[str, bytes]) -> str:

@@ -78,7 +78,7 @@ class Project:
             )
         if name not in self.settings.profile:
             raise UsageError(
-                f"no profile `{name}` in {CONFIG}", hint=near(name, known, f"see {CONFIG}")
+                f"no profile `{name}` in {CONFIG}", hint=near(name, known, CONFIG)
             )
         return name, self.settings.profile[name]
 

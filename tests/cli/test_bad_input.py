@@ -192,7 +192,7 @@ PATCH_DAMAGE = {
     "outside": (lambda data: data.replace(b"src/f1.py", b"../../f1.py"), "a path outside the tree"),
     "into .git": (lambda data: data.replace(b"src/f1.py", b".git/config"), "a path into .git"),
     "absolute": (lambda data: data.replace(b"a/src/f1.py", b"/etc/f1"), "edit-1.patch:"),
-    "utf-16": (lambda data: data.decode().encode("utf-16"), "edit-1.patch:1: not a patch in mail"),
+    "utf-16": (lambda data: data.decode().encode("utf-16"), "edit-1.patch:1: looks like UTF-16"),
 }
 
 
