@@ -116,9 +116,39 @@ def line_add(demo: Demo) -> tuple[str, ...]:
     return ("line", "add", "demo@v1.1")
 
 
+def drop_continue(demo: Demo) -> tuple[str, ...]:
+    demo.apply()
+    demo.write({"src/f1.py": numbered(20).replace(b"line 7\n", b"changed twice\n")})
+    demo.stack.ok("new", "twice", "-m", "Twice", "--why", "it is more")
+    demo.write({"src/last.py": b"1\n"})
+    demo.stack.ok("new", "last", "-m", "Last", "--why", "it stands above")
+    assert demo.stack("drop", "edit-1").code == 3
+    _answer(demo, "restack")
+    return ("drop", "--continue")
+
+
+def rebase_continue(demo: Demo) -> tuple[str, ...]:
+    theirs = numbered(20).replace(b"line 7\n", b"theirs\n")
+    demo.upstream.commit("Theirs", {"src/f1.py": theirs})
+    demo.upstream.git("tag", "v1.1")
+    assert demo.stack("rebase", "--onto", "demo@v1.1").code == 3
+    _answer(demo, "rebase")
+    return ("rebase", "--continue")
+
+
+def rebase_skip(demo: Demo) -> tuple[str, ...]:
+    rebase_continue(demo)
+    return ("rebase", "--skip")
+
+
+def _answer(demo: Demo, where: str) -> None:
+    shown = demo.stack.folder / f".stack/{where}/tree/src/f1.py"
+    shown.write_bytes(numbered(20).replace(b"line 7\n", b"answered\n"))
+
+
 BEGINNINGS: list[Begin] = [
     apply_first, apply_fewer, export, import_more, new, refresh, fold, drop, move, rename, undo,
-    rebase, line_add,
+    rebase, line_add, drop_continue, rebase_continue, rebase_skip,
 ]  # fmt: skip
 
 
@@ -176,6 +206,9 @@ class Trial:
             assert done.code == 0, f"{done}: {told}"
         assert self.files() == self.new, told
         assert self.workspace() in (self.tree, None), told
+        if self.command[1:] in (("--continue",), ("--skip",)):  # and nothing waits any more
+            done = self.server.run(self.root, *self.command)
+            assert done.code == 2, f"{done}: {told}"
 
     def check_clean(self, told: str) -> None:
         """Nothing is left over, and git finds no fault."""

@@ -65,7 +65,7 @@ def calibrate(
                         before=msgspec.structs.replace(whole, draw="a"),
                         after=msgspec.structs.replace(whole, draw="b"),
                     ))
-        here.session.planned = len(asked) * 2 * (pairs + 1)
+        here.session.book.planned = len(asked) * 2 * (pairs + 1)
         found = [_measure(here.session, one, pairs, emit) for one in asked.values()]
     return Calibrated(profile=name, machine=here.machine, benches=tuple(found))
 
@@ -90,7 +90,7 @@ def _measure(session: Session, asked: Comparison, pairs: int, emit: Emit) -> Cal
     )
     known = {trial for one in _history(session, asked.name, asked.bench) for trial in one.trials}
     if not set(record.trials) <= known:
-        session.ledger.append(record)
+        session.book.record(record)
     pooled = prior_of(session, asked.name, asked.bench)
     text = f"a pair scatters by {_percent(pooled.sd)}, from {pooled.pairs} pairs" if pooled else (
         f"{len(ratios)} pairs, of which at least {FEWEST_HISTORY} are needed"

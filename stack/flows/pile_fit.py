@@ -14,14 +14,15 @@ How = Literal[
     "increment", "snapshot", "older", "merged", "foreign", "elided", "there", "new", "replaced",
     "deleted", "renamed", "mode", "binary",
 ]
-Prefer = Literal["now", "base"]
+Prefer = Literal["", "snapshot", "increment"]
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """Where a section went: the entries that it makes, how, and what was odd.
 
     `on` is whose state it was made on, `sure` says that its result is the blob that it names,
-    `torn` that both the present state and the base would have taken it.
+    `torn` that both the present state and the base would have taken it; `says` is the kind of diff
+    that it shows its input to be.
     """
 
     entries: dict[bytes, Entry | None]
@@ -30,6 +31,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     on: str = ""
     sure: bool = False
     torn: bool = False
+    says: Prefer = ""
 
 
 class Misfit(msgspec.Struct, frozen=True):

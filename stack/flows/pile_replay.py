@@ -10,6 +10,7 @@ import msgspec
 
 from stack.flows.events import Emit, Progress
 from stack.flows.pile_fit import Fit, Misfit, Prefer
+from stack.flows.pile_kind import doubtful, kind_of, unsure
 from stack.flows.pile_read import Input
 from stack.flows.pile_route import Route, Router
 from stack.flows.pile_section import Placer
@@ -28,7 +29,8 @@ _SHOWN = 4
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one input in one upstream; `patches` are those that came of it.
 
-    `known` says that an import before this one had it.
+    `known` says that an import before this one had it, `unsure` that it could have been meant in
+    another way, which `reason` tells.
     """
 
     file: str
@@ -39,6 +41,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     flags: tuple[str, ...] = ()
     known: bool = False
+    unsure: bool = False
     suggestion: str = ""
 
     @property
@@ -137,9 +140,9 @@ class Replay:
     ) -> list[Misfit]:
         """Place an input as a whole; what keeps it from that."""
         world = self.worlds[name]
-        prefer: Prefer = "now"
+        prefer: Prefer = ""
         while True:
-            view = View(world, len(self.router.inputs) if late else turn)
+            view = View(world, turn)
             placer = Placer(view, prefer)
             fits: list[tuple[Route, Fit]] = []
             misfits: list[Misfit] = []
@@ -152,16 +155,17 @@ class Replay:
                 fits.append((route, fit))
             if misfits:
                 return misfits
-            snapshots = any(fit.how == "snapshot" and not fit.torn for _, fit in fits)
-            if prefer == "now" and snapshots and any(fit.torn for _, fit in fits):
-                prefer = "base"  # one diff is of one kind
+            kind = kind_of(fit for _, fit in fits)
+            if not prefer and kind and any(fit.torn for _, fit in fits):
+                prefer = kind  # one diff is of one kind
                 continue
             break
+        doubt = unsure([fit for _, fit in fits], kind or prefer)
         changes = {
             path: entry for path, entry in view.changes.items() if entry != world.now(path).entry
         }
         if not changes:
-            self._nothing_new(turn, one, name, fits, digest)
+            self._nothing_new(turn, one, name, fits, digest, doubtful(doubt))
             return []
         before = world.tree
         undone = self.undoing[name].take(changes, one.file)
@@ -176,12 +180,15 @@ class Replay:
             digest=digest,
         ))
         result: Result = "reverts" if undone.whole else "placed"
-        reason = _how(fits, undone)
+        reason = "; ".join(text for text in (_how(fits, undone), doubtful(doubt)) if text)
         if late:
             reason = f"after {self.steps[name][-2].one.file}, on which it was made; {reason}"
         flags = sorted({*one.flags, *(flag for _, fit in fits for flag in fit.flags),
                         *(flag for route in routes for flag in route.section.flags)})
-        self._row(turn, one, name, result, reason, digest=digest, flags=tuple(map(str, flags)))
+        self._row(
+            turn, one, name, result, reason, digest=digest, flags=tuple(map(str, flags)),
+            unsure=bool(doubt),
+        )
         self._again(set(changes), name)
         return []
 
@@ -198,7 +205,8 @@ class Replay:
                 self.pending.append(waiting)
 
     def _nothing_new(
-        self, turn: int, one: Input, name: str, fits: list[tuple[Route, Fit]], digest: str
+        self, turn: int, one: Input, name: str, fits: list[tuple[Route, Fit]], digest: str,
+        doubt: str,
     ) -> None:
         """An input whose whole effect stands: upstream's, or that of inputs before it."""
         world = self.worlds[name]
@@ -216,16 +224,17 @@ class Replay:
             self._row(turn, one, name, "duplicate", f"the same as {twin.one.file}", digest=digest)
             return
         shown = ", ".join(named[:_SHOWN])
-        self._row(turn, one, name, "contained", f"contained in {shown}", digest=digest)
+        why = "; ".join(text for text in (f"contained in {shown}", doubt) if text)
+        self._row(turn, one, name, "contained", why, digest=digest, unsure=bool(doubt))
 
     def _row(
         self, turn: int, one: Input, name: str | None, result: Result, reason: str, *,
-        digest: str = "", flags: tuple[str, ...] | None = None,
+        digest: str = "", flags: tuple[str, ...] | None = None, unsure: bool = False,
     ) -> None:
         said = tuple(sorted(map(str, one.flags))) if flags is None else flags
         self.rows[turn, name] = Row(
             file=one.file, upstream=name, result=result, reason=reason,
-            digest=digest or one.digest, flags=said,
+            digest=digest or one.digest, flags=said, unsure=unsure,
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from stack.flows.pile_fit import Fit, How, Misfit, Prefer
+from stack.flows.pile_kind import likelier, shown
 from stack.flows.pile_world import View
 from stack.model.diff_binary import apply_delta
 from stack.model.merge3 import merge
@@ -26,7 +27,7 @@ _MOST_OLDER = 8
 class Placer:
     """Places the sections of one input."""
 
-    def __init__(self, view: View, prefer: Prefer = "now") -> None:
+    def __init__(self, view: View, prefer: Prefer = "") -> None:
         self.view, self.world, self.odb = view, view.world, view.world.odb
         self.prefer = prefer
 
@@ -70,7 +71,9 @@ class Placer:
             why = "the patch makes this file, but upstream has another one there"
             return self._misfit(section, path, why)
         by = self.world.now(path).by
-        return Fit(entries={path: entry}, how="replaced", on=by, sure=sure, flags=flags)
+        return Fit(
+            entries={path: entry}, how="replaced", on=by, sure=sure, flags=flags, says="snapshot"
+        )
 
     def _delete(self, section: Section, path: bytes) -> Fit | Misfit:
         now = self.view.now(path)
@@ -143,13 +146,15 @@ class Placer:
         ):
             return self._misfit(section, path, "a link on one side and a file on the other")
         if now is not None and section.new_id and now.oid.startswith(section.new_id):
-            return Fit(entries={}, how="there", sure=True)
+            base = self.world.upstream(path)
+            old = section.old_id and base is not None and base.oid.startswith(section.old_id)
+            return Fit(entries={}, how="there", sure=True, says="snapshot" if old else "")
         key = (path, now.oid if now else "", section.hunks)
-        if key in self.world.there:
-            return Fit(entries={}, how="there")
+        if (known := self.world.there.get(key)) is not None:
+            return known
         found = self._best(section, path, now)
-        if isinstance(found, Fit) and found.how == "there" and not section.old_id:
-            self.world.there.add(key)
+        if isinstance(found, Fit) and found.how == "there" and not (section.old_id or found.torn):
+            self.world.there[key] = found
         return found
 
     def _best(self, section: Section, path: bytes, now: Entry | None) -> Fit | Misfit:
@@ -178,10 +183,14 @@ class Placer:
         if oid:
             row = self.view.by_id(path, oid)
             if now is not None and now.oid.startswith(oid):
-                yield self._on(section, path, now, "increment", known=True)
+                says: Prefer = "" if now == base else "increment"
+                yield self._on(section, path, now, "increment", known=True, says=says)
             elif row is not None and row.entry is not None:
                 if row.entry in {base, turn}:
-                    yield self._on(section, path, row.entry, "snapshot", known=True, late=turn)
+                    says = "snapshot" if row.entry == base else ""
+                    yield self._on(
+                        section, path, row.entry, "snapshot", known=True, late=turn, says=says
+                    )
                 else:
                     yield self._on(section, path, row.entry, "older", known=True, on=row.by)
             elif now is not None and (blob := self.world.foreign(oid)) is not None:
@@ -189,24 +198,7 @@ class Placer:
                 yield self._on(section, path, alien, "foreign", known=True)
         snapshot = not oid and base is not None and base != now
         if now is not None:
-            here = self._on(section, path, now, "increment")
-            there = self._there(section, path, now)
-            if isinstance(here, Misfit) and there is not None and there.how == "there":
-                here = there
-            if snapshot:
-                was = self._on(section, path, base, "snapshot", exact=True, late=turn)
-                if isinstance(here, Fit) and isinstance(was, Fit) and here.entries != was.entries:
-                    unsure = here.flags & {Flag.HEADING, Flag.EQUAL_PLACES}
-                    held = unsure or self._holds(path, now, base, was)
-                    both = [was, here] if held or self.prefer == "base" else [here, was]
-                    yield from (msgspec.structs.replace(one, torn=True) for one in both)
-                else:
-                    yield here
-                    yield was
-            else:
-                yield here
-            if there is not None:
-                yield there
+            yield from self._plain(section, path, now, base if snapshot else None, turn)
         if snapshot:
             yield self._on(section, path, base, "snapshot", late=turn)
         older = [
@@ -220,14 +212,43 @@ class Placer:
         if snapshot:
             yield self._on(section, path, base, "elided")
 
-    def _holds(self, path: bytes, now: Entry, base: Entry | None, was: Fit) -> bool:
-        """Whether a snapshot has most of what stands there over the base, as one of then would."""
-        made = was.entries.get(path)
-        if base is None or made is None:
-            return False
-        old, here, then = (set(self.world.lines(one.oid).lines) for one in (base, now, made))
-        kept = len((here - old) & then) + len((old - here) - then)
-        return 2 * kept >= len(here - old) + len(old - here)
+    def _plain(
+        self, section: Section, path: bytes, now: Entry, base: Entry | None, turn: Entry | None
+    ) -> Iterator[Fit | Misfit]:
+        """On what stands, and on the base where it may be a snapshot; both where they differ."""
+        here = self._on(section, path, now, "increment")
+        there = self._there(section, path, now)
+        if isinstance(here, Misfit) and there is not None and there.how == "there":
+            here = there
+        if base is None:
+            yield here
+        else:
+            numbered = all(hunk.old_start is not None for hunk in section.hunks)
+            was = self._on(section, path, base, "snapshot", exact=numbered, late=turn)
+            yield from self._either(path, here, was, now, base)
+        if there is not None:
+            yield there
+
+    def _either(
+        self, path: bytes, here: Fit | Misfit, was: Fit | Misfit, now: Entry, base: Entry
+    ) -> list[Fit | Misfit]:
+        """What is made on what stands and on the base, the likelier first."""
+        says: Prefer = ""
+        if isinstance(was, Misfit):
+            if isinstance(here, Fit) and here.entries and Flag.MOVED not in here.flags:
+                says = "increment"
+        elif isinstance(here, Misfit) or here.entries == was.entries:
+            says = "" if was.entries and isinstance(here, Fit) else "snapshot"
+        else:
+            says = shown(self.view, path, here, was)
+            prefer = says or self.prefer or likelier(self.view, path, here, was, now, base)
+            both = [was, here] if prefer == "snapshot" else [here, was]
+            return [msgspec.structs.replace(one, torn=True, says=says) for one in both]
+        found = [here, was]
+        return [
+            one if isinstance(one, Misfit) else msgspec.structs.replace(one, says=says)
+            for one in found
+        ]
 
     def _there(self, section: Section, path: bytes, now: Entry) -> Fit | None:
         """Some or all of the hunks stand there already."""
@@ -242,6 +263,7 @@ class Placer:
     def _on(
         self, section: Section, path: bytes, entry: Entry | None, how: How, *,
         known: bool = False, exact: bool = False, on: str = "", late: Entry | None = None,
+        says: Prefer = "",
     ) -> Fit | Misfit:
         """Apply to one state, and bring the result to what stands now."""
         if entry is None:
@@ -258,7 +280,8 @@ class Placer:
         if isinstance(put, Unfit):
             return Misfit(path, put.line, put.why)
         sure = bool(section.new_id) and object_id("blob", put.data).startswith(section.new_id)
-        return self._brought(section, path, entry, put, how, on=on, late=late, sure=sure)
+        fit = self._brought(section, path, entry, put, how, on=on, late=late, sure=sure)
+        return msgspec.structs.replace(fit, says=says) if says and isinstance(fit, Fit) else fit
 
     def _brought(
         self, section: Section, path: bytes, entry: Entry, put: Placing, how: How, *, on: str,

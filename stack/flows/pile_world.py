@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from stack.errors import GitError
+from stack.flows.pile_fit import Fit
 from stack.model.objects import FOLDER, SUBMODULE, Entry
 from stack.model.pile import PileHunk
 from stack.model.pile_lines import Lines
@@ -33,7 +34,8 @@ class World:
         self.base = base
         self.tree = tree or base
         self.states: dict[bytes, list[Stood]] = {}
-        self.there: set[tuple[bytes, str, tuple[PileHunk, ...]]] = set()
+        self.there: dict[tuple[bytes, str, tuple[PileHunk, ...]], Fit] = {}
+        self.named: dict[bytes, list[tuple[int, str]]] = {}
         self._lines: dict[str, Lines] = {}
         self._upstream: dict[bytes, Entry | None] = {}
 
@@ -123,6 +125,13 @@ class View:
             return self.changes[path]
         rows = [row for row in self.world.history(path) if row.turn < self.turn]
         return rows[-1].entry
+
+    def is_named(self, path: bytes, entry: Entry | None) -> bool:
+        """Whether a later input names this state of a path."""
+        return entry is not None and any(
+            turn > self.turn and entry.oid.startswith(oid)
+            for turn, oid in self.world.named.get(path, ())
+        )
 
     def by_id(self, path: bytes, oid: str) -> Stood | None:
         """The last state of a path whose blob has this id."""

@@ -169,6 +169,7 @@ def _go_on(
             state=opened(state, stopped), finished=stopped is None, dry_run=True, ahead=ahead
         )
     if stopped is None:
+        trees.ending(project)
         parked, left = finish(project, line, odb, state, emit)
         trees.discard(project, state)
         return Rebased(
@@ -202,6 +203,8 @@ def resume(
         workspace = trees.worktree(project, state)
         memory = Memory(project.paths.patches / line.series.upstream / "resolutions")
         with ObjectStore(workspace.repository) as odb:
+            if not state.stopped:  # killed after its answer was kept: the worktree shows nothing
+                return _go_on(project, line, odb, state, emit)
             item = items(line, [state.members[state.at]], project)[0]
             tip_tree = odb.commit(state.tip).tree
             remembered = 0

@@ -13,6 +13,8 @@ from stack.model.linediff import Change, changes, split
 from stack.model.merge3 import OURS, THEIRS, Region
 from stack.model.objects import FOLDER, SYMLINK
 from stack.model.rebase import Place, Rebase
+from stack.model.records import Operation
+from stack.repo import operations
 from stack.repo.carry import Trouble
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
@@ -31,9 +33,31 @@ def state_path(project: Project) -> Path:
 def load(project: Project) -> Rebase | None:
     """The rebase that is under way, if there is one."""
     try:
-        return msgspec.json.decode(state_path(project).read_bytes(), type=Rebase)
+        state = msgspec.json.decode(state_path(project).read_bytes(), type=Rebase)
     except FileNotFoundError:
         return None
+    ended = state.ends is not None and logged(project, state.source, state.ends, state.command)
+    return None if ended else state  # killed between its end and its clearing away
+
+
+def ending(project: Project) -> None:
+    """Note in the state of a rebase that had stopped which operation ends it."""
+    if (state := load(project)) is not None:
+        save(project, msgspec.structs.replace(state, ends=next_number(project, state.source)))
+
+
+def next_number(project: Project, line: str) -> int:
+    """The number that the next operation of a line's upstream gets."""
+    return max((one.number for one in _log(project, line)), default=0) + 1
+
+
+def logged(project: Project, line: str, number: int, command: tuple[str, ...]) -> bool:
+    """Whether the log of a line's upstream has an operation of this number and command."""
+    return any(one.number == number and one.command == command for one in _log(project, line))
+
+
+def _log(project: Project, line: str) -> list[Operation]:
+    return operations.read(ensure_repository(project.paths.repository(line.partition("/")[0])))
 
 
 def save(project: Project, state: Rebase) -> None:

@@ -126,7 +126,7 @@ def go_on(
             emit(Said(f"{pick.name}: suspect: {text}", warning=True))
         state = settle(odb, state, done.tree)
     if not dry_run:
-        ending(project, state)
+        ending(project)
     done_now = finish(project, line, odb, state, emit, dry_run=dry_run)
     if not dry_run:
         discard(project, line)

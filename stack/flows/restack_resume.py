@@ -31,6 +31,8 @@ def resume(project: Project, emit: Emit) -> Restacked:
                 hint=f"edit them in {project.shown(workspace.tree)}, then --continue",
             )
         with ObjectStore(workspace.repository) as odb:
+            if not state.stopped:  # killed after its answer was kept: the worktree shows nothing
+                return go_on(project, line, odb, state, emit)
             tree = trees.written_tree(workspace)
             remembered = trees.remember(workspace, state.stopped, memory, state.current)
             state = settle(odb, state, tree)

@@ -10,7 +10,6 @@ from stack.errors import StateError
 from stack.flows import rebase_tree as trees
 from stack.flows.transaction import line_files
 from stack.model.restack import Restack
-from stack.repo import operations
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace
@@ -27,23 +26,18 @@ def load(project: Project) -> Restack | None:
         state = msgspec.json.decode(path.read_bytes(), type=Restack)
     except FileNotFoundError:
         return None
-    if state.ends is not None and last_operation(project, state.line) >= state.ends:
-        return None  # killed between its end and its clearing away
-    return state
+    ended = state.ends is not None and trees.logged(project, state.line, state.ends, state.command)
+    return None if ended else state  # killed between its end and its clearing away
 
 
-def last_operation(project: Project, line: str) -> int:
-    """The number of the newest change in the log; 0 where there is none."""
-    git = ensure_repository(project.paths.repository(line.partition("/")[0]))
-    done = operations.read(git)
-    return done[-1].number if done else 0
+def ending(project: Project) -> None:
+    """Note in the state of a change that had stopped which operation ends it.
 
-
-def ending(project: Project, state: Restack) -> None:
-    """Note in the state of a change that had stopped which operation ends it."""
-    path = project.paths.state / "restack" / "state.json"
-    if path.exists():
-        state = msgspec.structs.replace(state, ends=last_operation(project, state.line) + 1)
+    What was made since it stopped is not kept: after a kill it is made again.
+    """
+    if (state := load(project)) is not None:
+        state = msgspec.structs.replace(state, ends=trees.next_number(project, state.line))
+        path = project.paths.state / "restack" / "state.json"
         atomic.write(path, msgspec.json.format(msgspec.json.encode(state)))
 
 
@@ -57,8 +51,9 @@ def need(project: Project) -> Restack:
 def refuse_stopped(project: Project) -> None:
     """Raise `StateError` where a change waits for an answer."""
     if (state := load(project)) is not None:
+        where = f"has stopped at patch `{state.current}` and waits for an answer"
         raise StateError(
-            f"`{state.what}` has stopped at patch `{state.current}` and waits for an answer",
+            f"`{state.what}` {where if state.stopped else 'was interrupted'}",
             hint=f"stack {state.what.split()[0]} --continue or --abort",
         )
 

@@ -12,9 +12,9 @@ from stack.flows.build import Built
 from stack.flows.calibrate import prior_of
 from stack.flows.events import Emit, Said
 from stack.flows.measuring import measuring
+from stack.flows.proving import record_of
 from stack.flows.screen_plan import Candidate, Plan
 from stack.flows.screen_race import Racing
-from stack.flows.verify import record_of
 from stack.flows.verify_compare import Found
 from stack.flows.verify_plan import arm
 from stack.flows.verify_trials import Session
@@ -79,7 +79,7 @@ def screen(
         tried, left = screening.run()
         return Screened(
             plan=plan, machine=here.machine, best=screening.best, tried=tuple(tried),
-            left=tuple(left), runs=here.session.run_count,
+            left=tuple(left), runs=here.session.book.run_count,
         )
 
 
@@ -90,8 +90,8 @@ def _budget(
     begun = time.monotonic()
 
     def spent() -> str | None:
-        if runs is not None and session.run_count >= runs:
-            return f"{session.run_count} of {runs} runs"
+        if runs is not None and session.book.run_count >= runs:
+            return f"{session.book.run_count} of {runs} runs"
         passed = (time.monotonic() - begun) / 60
         if minutes is not None and passed >= minutes:
             return f"{passed:.1f} of {minutes:g} minutes"
@@ -128,7 +128,7 @@ class Screening:
                 break
             candidate = waiting.pop(0)
             open_ = sum(one.refusal is None for one in (candidate, *waiting))
-            self.session.planned = self.session.done + open_ * self.plan.each
+            self.session.book.planned = self.session.book.done + open_ * self.plan.each
             tried.append(self._try(candidate))
         return tried, waiting
 
@@ -164,7 +164,7 @@ class Screening:
         record = record_of(self.session, asked, found, judgement)
         known = self.known.get((record.line, record.patch, record.trials))
         if known is None or (known.verdict, known.note) != (record.verdict, record.note):
-            self.session.ledger.append(record)
+            self.session.book.record(record)
         self.emit(Said(f"{candidate.label}: {record.verdict}: {record.note}"))
         against = self.best_label
         if record.verdict in (Verdict.FASTER, Verdict.UNBLOCKED):

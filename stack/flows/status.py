@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from stack.flows import restack_state
+from stack.flows import rebase_tree, restack_state
 from stack.flows.transaction import read_receipt, workspace_of
 from stack.model.records import Receipt
 from stack.store.paths import Paths
@@ -46,7 +46,8 @@ def line_status(project: Project, upstream: str, label: str) -> LineStatus:
     pin = series.pin.revision[:12]
     if not project.paths.workspace(upstream, label).joinpath("tree", ".git").exists():
         return LineStatus(
-            line=line.id, pin=pin, state="absent", applied=0, selected=len(active)
+            line=line.id, pin=pin, state="absent", applied=0, selected=len(active),
+            notes=tuple(_under_way(project, line.id, None)),
         )
     workspace = workspace_of(project, upstream, label)
     receipt = read_receipt(project, upstream, label)
@@ -93,10 +94,11 @@ def _under_way(project: Project, line: str, receipt: Receipt | None) -> list[str
         notes.append(f"editing {receipt.editing.patch}: stack edit --continue or --abort")
     if (stopped := restack_state.load(project)) is not None and stopped.line == line:
         verb = stopped.what.split()[0]
-        notes.append(
-            f"`{stopped.what}` stopped at patch `{stopped.current}`: stack {verb} --continue or "
-            "--abort"
-        )
+        where = f"stopped at patch `{stopped.current}`" if stopped.stopped else "was interrupted"
+        notes.append(f"`{stopped.what}` {where}: stack {verb} --continue or --abort")
+    if (carried := rebase_tree.load(project)) is not None and carried.source == line:
+        where = f"stopped at patch `{carried.current}`" if carried.stopped else "was interrupted"
+        notes.append(f"rebase to {carried.target} {where}: stack rebase --continue or --abort")
     return notes
 
 

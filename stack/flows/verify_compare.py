@@ -136,6 +136,16 @@ class Comparing:
                 self._ask(side, "warm-up", asked=asked)
         return asked
 
+    def warm_here(self) -> None:
+        """Warm up what another host has warmed before us, or nobody since."""
+        for side in SIDES:
+            held = (
+                self.session.find(self.asked, side, "warm-up", place=place)
+                for place in (0, _SECOND)
+            )
+            if not any(trial is not None and trial.ran for trial in held):
+                self._ask(side, "warm-up")
+
     def _gate(self, side: Side) -> Trial | None:
         """The gate; on the side before, the warm-up will confirm that it does not run."""
         if self.asked.bench.gate is None:

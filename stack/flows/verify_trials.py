@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,7 +13,10 @@ from stack.bench import runner
 from stack.bench.render import render, render_all, render_env
 from stack.errors import BenchFailed
 from stack.flows.arms import Comparison, expected_files
+from stack.flows.book import Book
 from stack.flows.events import Emit, Progress, Said
+from stack.flows.executor import Executor, HostLost, Local, Place
+from stack.flows.trial_words import clock, shown, spoken
 from stack.model.settings import Bench
 from stack.model.signatures import Catalogue
 from stack.model.trial import Role, Side, Trial, digest
@@ -22,11 +24,13 @@ from stack.store.ledger import Ledger
 from stack.store.paths import Paths
 from stack.store.stamps import now, now_id
 
-# Somebody ended it, or the kernel did for want of memory, or it never ran what it was meant to:
-# that says nothing about the patch.
-_NOT_AN_ANSWER = ("blocked:interrupted", "blocked:killed", "blocked:wrong_files")
-_FIRST_GUESS = 30.0
 _PAIR_WITHIN = 900.0
+_ENDS = {
+    "blocked:wrong_files": "stack build --profile {} makes the layers again",
+    "blocked:device_lost":
+        "nothing more is run on a lost device; reset it, then run the same command",
+}
+"""Outcomes after which nothing more is measured, and what to do."""
 ANNOUNCED = "trial.json"
 
 
@@ -58,44 +62,46 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """The trials of one run of verify."""
+    """Trials of one run of verify in one place: on this machine, or on a host of a cluster."""
 
     def __init__(
         self, ground: Ground, paths: Paths, ledger: Ledger, catalogue: Catalogue, emit: Emit, *,
-        fresh: bool = False,
+        fresh: bool = False, book: Book | None = None, executor: Executor | None = None,
     ) -> None:
-        self.ground, self.paths, self.ledger = ground, paths, ledger
-        self.catalogue, self.emit = catalogue, emit
-        self.run = now_id()
-        self.done = 0
-        self.run_count = 0
-        self.planned = 0
+        self.ground, self.paths, self.ledger, self.emit = ground, paths, ledger, emit
+        self.book = book or Book(ledger, ground.profile, emit, fresh=fresh)
+        self.executor = executor or Local(
+            Place(
+                python=ground.python, site_packages=ground.site_packages, probe=ground.probe,
+                logs=paths.logs, caches=paths.engine_caches, values=ground.values,
+            ),
+            catalogue, ground.outer,
+        )
+        self.run = self.book.run
         self._begun = time.monotonic()
-        self._known: dict[str, Trial] = {}
-        self._seconds: list[float] = []
-        for trial in ledger.trials(lambda text: emit(Said(text, warning=True))):
-            if trial.profile == ground.profile and trial.ran:
-                self._seconds.append(trial.seconds)
-            if not fresh and trial.outcome not in _NOT_AN_ANSWER:
-                self._known[trial.key] = trial
-        self._seconds = self._seconds[-20:]
 
     def ask(
         self, asked: Comparison, side: Side, role: Role, *, pair: int | None = None, place: int = 0
     ) -> Trial:
         """The trial that answers this question, run now unless the ledger holds it."""
+        self.book.count()
         held = self.find(asked, side, role, pair=pair, place=place)
-        self.done += 1
-        return held or self._measure(asked, side, role, pair, place)
+        if held is not None:
+            return held
+        key = self._key(asked, side, role, pair, place)
+        # A warm-up is for the caches of its host; what else two sessions want, one measures.
+        with self.book.asking(f"{key} {self.executor.place.host if role == 'warm-up' else ''}"):
+            held = self.find(asked, side, role, pair=pair, place=place)
+            return held or self._measure(asked, side, role, pair, place)
 
     def find(
         self, asked: Comparison, side: Side, role: Role, *, pair: int | None = None, place: int = 0
     ) -> Trial | None:
         """The trial in the ledger; a warm-up only while the caches that it warmed still stand."""
-        trial = self._known.get(self._key(asked, side, role, pair, place))
+        trial = self.book.answer(self._key(asked, side, role, pair, place))
         if trial is None or not trial.ran or role != "warm-up":
             return trial
-        return None if runner.is_cold(*self._roots(asked, side, role)) else trial
+        return None if self.executor.is_cold(*self._roots(asked, side, role)) else trial
 
     def drop_stale_half(
         self, asked: Comparison, order: tuple[Side, Side], pair: int, start: int
@@ -109,18 +115,26 @@ class Session:
 
     def ran_before(self, one: Trial, other: Trial) -> bool:
         """Whether a trial of the ledger stands there before another one."""
-        known = list(self._known)
-        return known.index(one.key) < known.index(other.key)
+        return self.book.ran_before(one, other)
 
     def drop_stale(self, cells: Sequence[Trial | None]) -> None:
-        """Forget what there is of a pair or round whose rest would come much later."""
+        """Forget what there is of a pair or round whose rest would come much later, or elsewhere.
+
+        Both sides of a pair run on one host.
+        """
         there = [trial for trial in cells if trial is not None]
-        if not there or len(there) == len(cells):
+        if not there:
             return
-        last = max(datetime.fromisoformat(trial.time) for trial in there)
-        if (datetime.now(UTC) - last).total_seconds() > _PAIR_WITHIN:
+        hosts = {trial.host for trial in there}
+        if len(there) == len(cells):
+            stale = len(hosts) > 1
+        else:
+            last = max(datetime.fromisoformat(trial.time) for trial in there)
+            late = (datetime.now(UTC) - last).total_seconds() > _PAIR_WITHIN
+            stale = late or hosts != {self.executor.place.host}
+        if stale:
             for trial in there:
-                self._known.pop(trial.key, None)
+                self.book.forget(trial.key)
 
     def _key(
         self, asked: Comparison, side: Side, role: Role, pair: int | None, place: int
@@ -147,88 +161,98 @@ class Session:
         return digest(said, texts, self.ground.values.get("cpus"), self.ground.inputs)
 
     def _argv(
-        self, name: str, bench: Bench, out: Path, layer: str, *, gate: bool
+        self, name: str, bench: Bench, out: Path, layer: str, *, gate: bool,
+        values: Mapping[str, object] | None = None,
     ) -> tuple[str, ...]:
+        """A command as it stands in `stack.toml`, with the names of this machine or of another."""
         command = bench.gate.command if gate and bench.gate else bench.command
         where = f"stack.toml: bench.{name}.{'gate.' if gate else ''}command"
-        values = {**self.ground.values, "out": str(out), "layer": layer}
-        return render_all(command, values, where)
+        named = {**(values or self.ground.values), "out": str(out), "layer": layer}
+        return render_all(command, named, where)
 
     def _roots(self, asked: Comparison, side: Side, role: Role) -> tuple[Path, Path]:
         """The arm's cache roots: compiled things by all that can matter, bytecode by layers."""
         arm = asked.arm(side)
         argv = self._argv(asked.name, asked.bench, Path("out"), "layer", gate=role == "gate")
         whole = digest(self.ground.base_key, self.ground.machine, arm.identity, arm.knobs, argv)
-        caches = self.paths.engine_caches
+        caches = self.executor.place.caches
         return caches / whole, caches / "pyc" / digest(self.ground.base_key, arm.layers_key)
 
     def _measure(
         self, asked: Comparison, side: Side, role: Role, pair: int | None, place: int
     ) -> Trial:
         identity = now_id()
+        arm, host = asked.arm(side), self.executor.place.host
+        label = f"{asked.member.name}: {asked.name} {spoken(role, pair)} {arm.prefix}"
+        label += f" on {host}" if host else ""
+        log = self.paths.logs / "verify" / identity / "log.txt"
+        self._announce(log.parent, label)
         job = self._job(asked, side, role, identity)
-        label = f"{asked.member.name}: {asked.name} {_spoken(role, pair)} {asked.arm(side).prefix}"
-        self._announce(job.folder, label)
-        ran = runner.run(job, self.catalogue, self._ticker(label), self.ground.outer)
-        arm = asked.arm(side)
-        trial = Trial(
-            id=identity, key=self._key(asked, side, role, pair, place), run=self.run,
-            time=now(), profile=self.ground.profile,
-            bench=asked.name, bench_digest=self.bench_digest(asked.name, asked.bench),
-            prefix=arm.prefix, trees=arm.trees, side=side, role=role, pair=pair, place=place,
-            env=job.knobs, argv=job.argv, cache=job.caches.name, machine=self.ground.machine,
-            log=str((job.folder / "log.txt").relative_to(self.paths.state)),
-            **{name: getattr(ran, name) for name in ran.__struct_fields__},
-        )
-        self.ledger.append(trial)
-        self.run_count += 1
-        if trial.outcome == "blocked:wrong_files":
-            raise BenchFailed(
-                f"{label}: {trial.cause}",
-                context=[f"log: {job.folder / 'log.txt'}"],
-                hint=f"stack build --profile {trial.profile} makes the layers again",
+        try:
+            ran = self.executor.run(job, log, self._ticker(label))
+        except HostLost as lost:
+            ran = runner.Ran(
+                outcome="blocked:host_lost", cause=str(lost), cold=False, exit_code=-1
             )
-        if trial.outcome == "blocked:device_lost":
-            raise BenchFailed(
-                f"{label}: {trial.cause}", context=[f"log: {job.folder / 'log.txt'}"],
-                hint="nothing more is run on a lost device; reset it, then run the same command",
-            )
-        if trial.outcome not in _NOT_AN_ANSWER:
-            self._known[trial.key] = trial
-        self._seconds.append(trial.seconds)
-        self.emit(Said(f"{label}: {_result(trial)}, {trial.seconds:.0f} s"))
+            self.book.append(self._trial(asked, side, role, pair, place, job, ran, log))
+            raise
+        trial = self._trial(asked, side, role, pair, place, job, ran, log)
+        self.book.append(trial)
+        if host and trial.outcome == "blocked:device_lost":
+            raise HostLost(host, f"{trial.cause}")
+        for outcome, hint in _ENDS.items():
+            if trial.outcome == outcome:
+                raise BenchFailed(
+                    f"{label}: {trial.cause}", context=[f"log: {log}"],
+                    hint=hint.format(trial.profile),
+                )
+        self.emit(Said(f"{label}: {shown(trial)}, {trial.seconds:.0f} s"))
         if trial.survivors:
             left = f"{label}: ended {trial.survivors} processes that it had left running"
             self.emit(Said(left, warning=True))
         return trial
 
+    def _trial(
+        self, asked: Comparison, side: Side, role: Role, pair: int | None, place: int,
+        job: runner.Job, ran: runner.Ran, log: Path,
+    ) -> Trial:
+        arm = asked.arm(side)
+        return Trial(
+            id=job.id, key=self._key(asked, side, role, pair, place), run=self.run,
+            time=now(), profile=self.ground.profile,
+            bench=asked.name, bench_digest=self.bench_digest(asked.name, asked.bench),
+            prefix=arm.prefix, trees=arm.trees, side=side, role=role, pair=pair, place=place,
+            env=job.knobs, argv=job.argv, cache=job.caches.name, machine=self.ground.machine,
+            host=self.executor.place.host, log=str(log.relative_to(self.paths.state)),
+            **{name: getattr(ran, name) for name in ran.__struct_fields__},
+        )
+
     def _announce(self, folder: Path, label: str) -> None:
         """Write beside the log which trial it is of, for who looks on (`stack watch`)."""
+        book = self.book
         told = Announced(
-            label=label, done=self.done, planned=max(self.planned, self.done), each=self._each(),
+            label=label, done=book.done, planned=max(book.planned, book.done), each=book.each
         )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ANNOUNCED).write_bytes(msgspec.json.encode(told))
 
-    def _each(self) -> float:
-        """How long a trial takes, in seconds, as the last ones did."""
-        return statistics.fmean(self._seconds) if self._seconds else _FIRST_GUESS
-
     def _job(self, asked: Comparison, side: Side, role: Role, identity: str) -> runner.Job:
         arm, bench, gate = asked.arm(side), asked.bench, asked.bench.gate
-        out = self.paths.logs / "verify" / identity
-        layer = str(arm.layers[0]) if arm.layers else ""
+        there = self.executor.place
+        out = there.logs / "verify" / identity
+        layers = self.executor.layers(arm.layers)
+        layer = str(layers[0]) if layers else ""
         caches, pyc = self._roots(asked, side, role)
         what = gate if role == "gate" and gate else bench
-        values = {**self.ground.values, "out": str(out), "layer": layer}
+        argv = self._argv(
+            asked.name, bench, out, layer, gate=role == "gate", values=there.values
+        )
+        values = {**there.values, "out": str(out), "layer": layer}
         job = runner.Job(
-            id=identity,
-            argv=(
-                *self._argv(asked.name, bench, out, layer, gate=role == "gate"), *arm.arguments,
-            ),
+            id=identity, argv=(*argv, *arm.arguments),
             knobs=render_env(arm.knobs, values, f"stack.toml: bench.{asked.name}.env"),
-            layers=arm.layers, site_packages=self.ground.site_packages, python=self.ground.python,
-            probe=self.ground.probe, patched=tuple(arm.patched), folder=out, caches=caches,
+            layers=layers, site_packages=there.site_packages, python=there.python,
+            probe=there.probe, patched=tuple(arm.patched), folder=out, caches=caches,
             files=expected_files(asked, side, self.ground.site_packages), pyc=pyc,
             limit=what.limit, stall=what.stall,
         )
@@ -252,27 +276,12 @@ class Session:
             if seconds - shown < 0.5:
                 return
             shown = seconds
-            left = max(0.0, self._each() * (self.planned - self.done + 1) - seconds)
+            book = self.book
+            left = max(0.0, book.each * (book.planned - book.done + 1) - seconds)
             elapsed = time.monotonic() - self._begun
             self.emit(Progress(
-                label=label, done=self.done, total=max(self.planned, self.done),
-                detail=f"{seconds:.0f} s, {_clock(elapsed)} elapsed, about {_clock(left)} left",
+                label=label, done=book.done, total=max(book.planned, book.done),
+                detail=f"{seconds:.0f} s, {clock(elapsed)} elapsed, about {clock(left)} left",
             ))
 
         return tick
-
-
-def _spoken(role: Role, pair: int | None) -> str:
-    return f"pair {pair}" if role == "pair" else role
-
-
-def _result(trial: Trial) -> str:
-    if trial.figures:
-        return f"{trial.figures.value:.4g} {trial.figures.unit}"
-    if trial.tokens:
-        return f"tokens {trial.tokens[:12]}"
-    return f"{trial.outcome}: {trial.cause}" if trial.cause else trial.outcome
-
-
-def _clock(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -36,7 +36,8 @@ class Rebase(msgspec.Struct, frozen=True, kw_only=True):
 
     `kept` are the members of the line at the target that stay in front (`--into`), `start` the
     commit after them. `at` is the index in `members` of the patch that is next or has stopped.
-    `left` are the patches that stay behind for good.
+    `left` are the patches that stay behind for good, `ends` is the number of the operation that
+    ends it, once that has begun. Nothing is `stopped` where a kill came before the next stop.
     """
 
     schema: int = SCHEMA
@@ -54,6 +55,7 @@ class Rebase(msgspec.Struct, frozen=True, kw_only=True):
     stopped: tuple[Place, ...] = ()
     left: tuple[Left, ...] = ()
     command: tuple[str, ...] = ()
+    ends: int | None = None
 
     @property
     def tip(self) -> str:

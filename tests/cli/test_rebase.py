@@ -86,6 +86,7 @@ def test_a_conflict_stops_and_says_where(case: Moving) -> None:
     assert "stack rebase --continue" in output.err
     assert snapshot(stack) == before
     assert tree_file(stack).read_bytes().count(b"<<<<<<<") == 1
+    assert "rebase to demo/2 stopped at patch `one`: stack rebase" in stack.ok("status").out
     again = stack("rebase", "--onto", "demo@v2")
     assert again.code == 2
     assert "under way" in again.err
