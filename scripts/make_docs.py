@@ -1,11 +1,13 @@
-"""Write docs/cli.md, the reference of the command line, from the verbs' own help.
+"""Write docs/cli.md from the verbs' help, and ARCHITECTURE.md's layers from their contract.
 
-python scripts/make_docs.py            # tests/test_docs.py compares it with what stands there
+python scripts/make_docs.py            # tests/test_docs.py compares both with what stands there
 """
 
 from __future__ import annotations
 
 import copy
+import re
+import tomllib
 from pathlib import Path
 
 import click
@@ -21,7 +23,29 @@ Written by `python scripts/make_docs.py` from the verbs' own help; a test compar
 
 Every verb takes `-C DIR`, `--json`, `--color` and `--quiet`, before or after its name.
 """
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "docs" / "cli.md"
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+_PICTURE = re.compile(r"(## Layers\n.*?```\n)(.*?)(```\n)", re.DOTALL)
+# What each module of the contract is for; which stands above which is the contract's to say.
+WORDS = {
+    "__main__": "quick answers first (stack list, completion), then the command line",
+    "cli": "the group, the global flags, the one error boundary, the exit codes",
+    "commands": "one verb a file",
+    "options": "options that several verbs share",
+    "context": "one run: the project, the console",
+    "console": "the only writer to stdout and stderr; the only one that knows rich",
+    "flows": "what a verb does, without a terminal; says what it does through events",
+    "repo": "git, objects, replay and merge",
+    "bench": "trials and logs",
+    "report": "tables",
+    "host": "processes, environments",
+    "store": "files, locks, the project on disk, the ledger",
+    "quick": "what `stack list` and completion need, and nothing else",
+    "verbs": "the table of verbs",
+    "model": "pure values and rules: bytes in, values out; opens no file",
+    "errors": "",
+}
 
 
 def help_of(command: click.Command, name: str) -> str:
@@ -51,7 +75,37 @@ def reference() -> str:
     return "".join(parts)
 
 
+def layers() -> str:
+    """The picture of the layers: a row for each of the contract's, siblings divided by a bar.
+
+    `KeyError` for a module that has no words, `ValueError` for words of no module.
+    """
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    found = next(one["layers"] for one in contract["contracts"] if one["type"] == "layers")
+    rows = [row.split(" | ") for row in found]
+    if unknown := WORDS.keys() - {name for row in rows for name in row}:
+        raise ValueError(f"no layer of the contract: {', '.join(sorted(unknown))}")
+    drawn = []
+    for row in rows:
+        names = " | ".join(
+            f"{name}/" if (ROOT / "stack" / name).is_dir() else name for name in row
+        )
+        words = " | ".join(WORDS[name] for name in row)
+        drawn.append(f"{names:<25} {words}".rstrip() + "\n")
+    return "".join(drawn)
+
+
+def architecture() -> str:
+    """ARCHITECTURE.md as it stands there, with the picture as it has to be."""
+    before = ARCHITECTURE.read_text()
+    text, count = _PICTURE.subn(lambda found: found[1] + layers() + found[3], before)
+    if count != 1:
+        raise ValueError(f"{ARCHITECTURE}: no block under `## Layers`")
+    return text
+
+
 if __name__ == "__main__":
     TARGET.parent.mkdir(exist_ok=True)
     TARGET.write_text(reference())
-    print(TARGET)
+    ARCHITECTURE.write_text(architecture())
+    print(TARGET, ARCHITECTURE, sep="\n")

@@ -8,6 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
@@ -34,13 +35,27 @@ def commands(page: str) -> Iterator[list[str]]:
                     yield words[1:]
 
 
-def test_the_reference_is_what_the_verbs_say() -> None:
+@pytest.fixture(scope="module")
+def maker() -> ModuleType:
+    """`scripts/make_docs.py` as a module."""
     spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts/make_docs.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.TARGET.read_text() == module.reference(), "python scripts/make_docs.py"
+    return module
+
+
+def test_the_reference_is_what_the_verbs_say(maker: ModuleType) -> None:
+    assert maker.TARGET.read_text() == maker.reference(), "python scripts/make_docs.py"
+
+
+def test_the_picture_of_the_layers_is_made_from_the_contract(maker: ModuleType) -> None:
+    assert maker.ARCHITECTURE.read_text() == maker.architecture(), "python scripts/make_docs.py"
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    rows = next(one["layers"] for one in contract["contracts"] if one["type"] == "layers")
+    drawn = [re.split(r"\s{2,}", line)[0].replace("/", "") for line in maker.layers().splitlines()]
+    assert drawn == rows
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -59,16 +74,6 @@ def test_every_command_of_a_page_exists(page: str) -> None:
             command.make_parser(context).parse_args(rest)
         except click.UsageError as wrong:
             pytest.fail(f"{page}: stack {shlex.join(words)}: {wrong}")
-
-
-def test_the_picture_of_the_layers_is_the_contract() -> None:
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    rows = next(one["layers"] for one in contract["contracts"] if one["type"] == "layers")
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    block = _FENCE.search(text, text.index("## Layers"))
-    assert block is not None
-    drawn = [re.split(r"\s{2,}", line)[0].replace("/", "") for line in block[2].splitlines()]
-    assert drawn == rows
 
 
 def test_every_file_that_a_page_links_to_is_there() -> None:
