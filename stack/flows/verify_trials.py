@@ -198,8 +198,8 @@ class Session:
             raise
         trial = self._trial(asked, side, role, pair, place, job, ran, log)
         self.book.append(trial)
-        if host and trial.outcome == "blocked:device_lost":
-            raise HostLost(host, f"{trial.cause}")
+        if host and trial.outcome in _ENDS:
+            raise HostLost(host, f"{trial.cause}", unfit=True)
         for outcome, hint in _ENDS.items():
             if trial.outcome == outcome:
                 raise BenchFailed(

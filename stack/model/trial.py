@@ -37,8 +37,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
     `blocked:native_crash`, `cause` the innermost error of the log, at line `cause_line`. `trees`
     maps a line to the tree that ran, `proved` the files whose sha256 was checked from inside, and
     `loaded` those that the engine was then seen to import; so many `processes` reported theirs.
-    `engine` is what its log says of itself, `load` the machine's load average before. `replaces`
-    names a corrected record.
+    `engine` is what its log says of itself, `load` the machine's load average before. `host` is
+    the host of a cluster that ran it. `replaces` names a corrected record.
     """
 
     schema: int = LEDGER_SCHEMA
@@ -79,6 +79,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="
     load: float | None = None
     engine: Mapping[str, Any] = {}
     log: str
+    host: str | None = None
     replaces: str | None = None
 
     @property

@@ -342,7 +342,7 @@ def test_progress_says_what_runs_and_what_is_left(lab: Lab) -> None:
     lab.on_event = lambda event: shown.append(event) if isinstance(event, Progress) else None
     slow = behaves("(time.sleep(1.2), 100.0)[1]")
     session = lab.session()
-    session.planned = 4
+    session.book.planned = 4
     Comparing(session, lab.asked(slow, slow + "#\n", gate=False), 1).run()
     assert shown[0].label == "patch: speed warm-up base"
     assert "left" in shown[0].detail

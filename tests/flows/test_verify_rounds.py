@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from stack.flows.arms import Comparison
-from stack.flows.verify import Verifying
+from stack.flows.pool import Here
 from stack.flows.verify_rounds import groups
+from stack.flows.verifying import Verifying
 from stack.model.line import Member
 from tests.flows.test_verify_compare import CRASH, Lab, behaves, lab
 
@@ -30,7 +31,7 @@ def chain(lab: Lab, texts: tuple[str, ...], **bench: Any) -> list[Comparison]:
 
 
 def verify(lab: Lab, asked: list[Comparison], pairs: int = 3) -> list[str]:
-    proved = Verifying(lab.session(), asked, pairs, lambda event: None).run()
+    proved = Verifying(Here(lab.session()), asked, pairs, lambda event: None).run()
     return [one.record.verdict for one in proved]
 
 
