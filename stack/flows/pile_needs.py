@@ -10,7 +10,8 @@ import msgspec
 from stack.flows.pile_replay import Step
 from stack.flows.pile_world import World
 from stack.model.objects import FOLDER, SYMLINK
-from stack.model.pycheck import names_of, parse
+from stack.model.pycheck import names_of
+from stack.model.pyparse import parse
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import show
 

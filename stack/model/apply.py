@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from stack.model.diff import Hunk
+from stack.model.linediff import split
 from stack.model.objects import object_id
 
 
@@ -33,7 +34,7 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
 
 def apply_hunks(data: bytes, hunks: tuple[Hunk, ...], *, old_id: str | None) -> Placed | Misfit:
     """Apply `hunks` to a file's `data`; `old_id` is the blob for which the patch was made."""
-    lines = _lines(data)
+    lines = split(data)
     exact = old_id is not None and old_id == object_id("blob", data)
     out: list[bytes] = []
     done = 0
@@ -50,12 +51,6 @@ def apply_hunks(data: bytes, hunks: tuple[Hunk, ...], *, old_id: str | None) -> 
         offsets.append(place - said)
     out += lines[done:]
     return Placed(b"".join(out), tuple(offsets))
-
-
-def _lines(data: bytes) -> list[bytes]:
-    lines = data.split(b"\n")
-    tail = lines.pop()
-    return [line + b"\n" for line in lines] + ([tail] if tail else [])
 
 
 def _find(

@@ -9,9 +9,13 @@ from collections.abc import Sequence
 Change = tuple[int, int, int, int]
 """Lines `old[a:b]` became `new[c:d]`."""
 
+_STRIDE = 32  # equal lines at both ends are skipped by so many at once
+
 
 def split(data: bytes) -> list[bytes]:
     """The lines of a file with their ends; only a newline ends a line."""
+    if b"\r" not in data:
+        return data.splitlines(keepends=True)
     lines = data.split(b"\n")
     tail = lines.pop()
     return [line + b"\n" for line in lines] + ([tail] if tail else [])
@@ -33,9 +37,19 @@ def changes(old: Sequence[bytes], new: Sequence[bytes]) -> list[Change]:
 def _compare(
     old: Sequence[bytes], new: Sequence[bytes], a: int, b: int, c: int, d: int, out: list[Change]
 ) -> None:
+    while a + _STRIDE <= b and c + _STRIDE <= d and (
+        old[a : a + _STRIDE] == new[c : c + _STRIDE]
+    ):
+        a += _STRIDE
+        c += _STRIDE
     while a < b and c < d and old[a] == new[c]:
         a += 1
         c += 1
+    while a + _STRIDE <= b and c + _STRIDE <= d and (
+        old[b - _STRIDE : b] == new[d - _STRIDE : d]
+    ):
+        b -= _STRIDE
+        d -= _STRIDE
     while a < b and c < d and old[b - 1] == new[d - 1]:
         b -= 1
         d -= 1
@@ -101,6 +115,9 @@ def _leftover(
     old: Sequence[bytes], new: Sequence[bytes], a: int, b: int, c: int, d: int, out: list[Change]
 ) -> None:
     """A stretch without unique common lines: the longest matching blocks decide."""
+    if set(old[a:b]).isdisjoint(new[c:d]):
+        out.append((a, b, c, d))
+        return
     matcher = difflib.SequenceMatcher(None, old[a:b], new[c:d], autojunk=False)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag != "equal":

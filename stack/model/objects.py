@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -20,6 +20,10 @@ class Entry(msgspec.Struct, frozen=True):
 
     mode: int
     oid: str
+
+
+Changed = Mapping[bytes, tuple[Entry | None, Entry | None]]
+"""Paths with what stands there on both sides."""
 
 
 def object_id(kind: str, data: bytes) -> str:
@@ -48,6 +52,22 @@ def render_tree(entries: Mapping[bytes, Entry]) -> bytes:
         entry = entries[name]
         parts.append(b"%o %s\0" % (entry.mode, name) + bytes.fromhex(entry.oid))
     return b"".join(parts)
+
+
+def differing(
+    before: Mapping[bytes, Entry], after: Mapping[bytes, Entry]
+) -> Iterator[tuple[bytes, Entry | None, Entry | None]]:
+    """The names in which two trees differ; an edited tree shares the entries of the one before."""
+    if before.keys() == after.keys():
+        for name, left in before.items():
+            right = after[name]
+            if left is not right and left != right:
+                yield name, left, right
+        return
+    for name in (*before, *(name for name in after if name not in before)):
+        one, other = before.get(name), after.get(name)
+        if one is not other and one != other:
+            yield name, one, other
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -112,6 +132,7 @@ def pack(objects: Iterable[tuple[str, bytes]]) -> bytes:
             header.append(byte | 0x80)
             byte, size = size & 0x7F, size >> 7
         header.append(byte)
-        parts += [bytes(header), zlib.compress(data, 1)]
+        # ids cannot be squeezed: a tree is stored as it is
+        parts += [bytes(header), zlib.compress(data, 0 if kind == "tree" else 1)]
     body = b"".join(parts)
     return body + hashlib.sha1(body).digest()  # noqa: S324

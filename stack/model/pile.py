@@ -30,6 +30,7 @@ class Flag(StrEnum):
     EQUAL_PLACES = "one of several equal places, taken where its line number says"
     HEADING = "one of several equal places, taken where its heading says"
     MOVED = "hunks at other lines than they say"
+    TWO_STATES = "it fits the base and what stood, and nothing shows which was meant"
     OTHER_RESULT = "its result is not the blob that it names"
     PARTLY_THERE = "some hunks stand there already"
     REVERSED = "taken in reverse, as its series says"

@@ -7,53 +7,51 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
-from stack.model.linediff import changes, split
+from stack.model.linediff import Change, changes, split
+from stack.model.pyparse import parse, parses
 
 Exports = Callable[[str], "set[str] | None"]
 """The names of a module by its dotted name; None for a module that is not in the tree."""
 
 Run = tuple[bytes, ...]
+Runs = dict[Run, list[int]]
 _OPENS = re.compile(rb"\s*(?:async\s+def|def|class)\s+(\w+)")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def suspects(
-    before: bytes, after: bytes, target: bytes, result: bytes, exports: Exports
+    before: bytes, after: bytes, target: bytes, result: bytes, exports: Exports, *,
+    own: Sequence[Change] | None = None, made: Sequence[Change] | None = None,
 ) -> list[str]:
     """What is suspicious of a file that a patch (`before` to `after`) changed at a new place.
 
-    `target` and `result` are the file there without and with the patch. Only what the merge made
-    is reported: what was so without it, or is so in the patch's own file, is nobody's doing.
+    `target` and `result` are the file there without and with the patch; `own` and `made` are the
+    changes of the two pairs, for who knows them. Only what the merge made is reported: what was so
+    without it, or is so in the patch's own file, is nobody's doing.
     """
-    tree = parse(result)
-    if tree is None:
+    own_lines, lines = split(after), split(result)
+    own = changes(split(before), own_lines) if own is None else own
+    made = changes(split(target), lines) if made is None else made
+    if not parses(result, target, made):
         if parse(target) is not None or not target:
             return [f"does not parse: {_syntax(result)}"]
         return []
-    added = _added(target, result)
+    added = _added(made, lines)
     new = b"".join(line for run in added for line in run)
     found: list[str] = []
     if b"def " in new or b"class " in new:
-        found += _shadowed(target, tree)
+        found += _shadowed(target, result)
     if b"import" in new:
         found += _missing_imports(target, result, exports)
-    return found + _elsewhere(before, after, added, result, tree)
+    return found + _elsewhere(_added(own, own_lines), own_lines, added, lines)
 
 
 def missing_imports(before: bytes, after: bytes, exports: Exports) -> list[str]:
     """The names that a patch's own file imports anew and that the tree does not have."""
     return _missing_imports(before, after, exports)
-
-
-def parse(data: bytes) -> ast.Module | None:
-    """The syntax tree of a file, or None."""
-    try:
-        return ast.parse(data)
-    except (SyntaxError, ValueError):
-        return None
 
 
 def _syntax(data: bytes) -> str:
@@ -106,8 +104,10 @@ def _chained(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> boo
     return node.name == "_"
 
 
-def _shadowed(target: bytes, tree: ast.Module) -> list[str]:
-    old = parse(target)
+def _shadowed(target: bytes, result: bytes) -> list[str]:
+    old, tree = parse(target), parse(result)
+    if tree is None:
+        return []
     counts = {key: len(nodes) for key, nodes in _definitions(old).items()} if old else {}
     found = []
     for (scope, name), nodes in _definitions(tree).items():
@@ -192,21 +192,20 @@ def names_of(data: bytes) -> set[str] | None:
 
 
 def _elsewhere(
-    before: bytes, after: bytes, added: dict[Run, list[int]], result: bytes, here: ast.Module
+    mine: Runs, own_lines: list[bytes], added: Runs, lines: list[bytes]
 ) -> list[str]:
     """Added lines that stand in another function or class than in the patch's own file."""
-    mine = _added(before, after)
     own: ast.Module | None = None
+    here: ast.Module | None = None
     found = []
-    own_lines, lines = split(after), split(result)
     for text, places in added.items():
         if len(places) > 1 or len(mine.get(text, ())) != 1 or not b"".join(text).strip():
             continue  # of two equal runs nobody can tell which is which
         at, there = places[0], mine[text][0]
         if _around(own_lines, there) == _around(lines, at):
             continue  # by the look of the text; only where it differs is the file parsed
-        own = own or parse(after)
-        if own is None:
+        own, here = own or parse(b"".join(own_lines)), here or parse(b"".join(lines))
+        if own is None or here is None:
             return []
         was, now = _scope_at(own, there), _scope_at(here, at)
         if was != now:
@@ -235,11 +234,10 @@ def _depth(line: bytes) -> int:
     return len(line) - len(line.lstrip(b" \t"))
 
 
-def _added(old: bytes, new: bytes) -> dict[Run, list[int]]:
+def _added(made: Sequence[Change], after: Sequence[bytes]) -> Runs:
     """The runs of added lines, with the lines (from 1) at which each of them begins."""
-    after = split(new)
-    found: dict[Run, list[int]] = {}
-    for _, _, c, d in changes(split(old), after):
+    found: Runs = {}
+    for _, _, c, d in made:
         if c < d:
             first = next((n for n in range(c, d) if after[n].strip()), c)
             found.setdefault(tuple(after[c:d]), []).append(first + 1)

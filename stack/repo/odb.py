@@ -10,8 +10,10 @@ from stack.errors import GitError
 from stack.model.objects import (
     EMPTY_TREE,
     FOLDER,
+    Changed,
     Commit,
     Entry,
+    differing,
     object_id,
     pack,
     parse_commit,
@@ -36,6 +38,7 @@ class ObjectStore:
         self._raw: dict[str, bytes] = {EMPTY_TREE: b""}
         self._held: dict[str, bytes] = {}
         self._room = _MEMORY
+        self._compared: tuple[str, str, Changed] = (EMPTY_TREE, EMPTY_TREE, {})
 
     def __enter__(self) -> Self:
         return self
@@ -216,11 +219,17 @@ class ObjectStore:
                 raw = raw.replace(head + bytes.fromhex(was.oid), head + bytes.fromhex(now.oid), 1)
         return raw
 
-    def changed(self, old: str, new: str) -> dict[bytes, tuple[Entry | None, Entry | None]]:
+    def changed(self, old: str, new: str) -> Changed:
         """The paths in which two trees differ, with the entry on both sides.
 
-        Equal folders are not looked into; those of one depth are read in one go.
+        Equal folders are not looked into; those of one depth are read in one go. Who asks for the
+        same trees right again is given the same answer.
         """
+        if self._compared[:2] != (old, new):
+            self._compared = (old, new, self._compare(old, new))
+        return self._compared[2]
+
+    def _compare(self, old: str, new: str) -> Changed:
         found: dict[bytes, tuple[Entry | None, Entry | None]] = {}
         level = [(b"", old, new)] if old != new else []
         while level:
@@ -228,10 +237,7 @@ class ObjectStore:
             below: list[tuple[bytes, str, str]] = []
             for prefix, left_tree, right_tree in level:
                 before, after = self.tree(left_tree), self.tree(right_tree)
-                for name in (*before, *(name for name in after if name not in before)):
-                    left, right = before.get(name), after.get(name)
-                    if left == right:
-                        continue
+                for name, left, right in differing(before, after):
                     left_folder = left is not None and left.mode == FOLDER
                     right_folder = right is not None and right.mode == FOLDER
                     path = prefix + name

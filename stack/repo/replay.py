@@ -238,4 +238,6 @@ def _misfit(file: FilePatch, misfit: Misfit) -> Clash:
 def show(data: bytes) -> str:
     """Bytes of a patch or a path as text for people: control characters and bad bytes escaped."""
     text = data.decode("utf-8", "surrogateescape").rstrip("\r\n")
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in text)

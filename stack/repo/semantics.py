@@ -45,7 +45,10 @@ def suspects(
             continue
         else:
             own, mine, theirs, new = (_blob(odb, oid) for oid in ids)
-            texts = pycheck.suspects(own, mine, theirs, new, exports)
+            texts = pycheck.suspects(
+                own, mine, theirs, new, exports, own=merger.changes(*ids[:2]),
+                made=merger.changes(*ids[2:]),
+            )
         found += [f"{show(home)}: {text}" for text in texts]
     return tuple(found)
 
