@@ -11,19 +11,21 @@ _TINY = 1e-300
 _MOST_TERMS = 10_000
 
 
-def beta_cdf(x: float, a: float, b: float) -> float:
+def beta_cdf(x: float, a: float, b: float, *, rest: float | None = None) -> float:
     """The regularised incomplete beta function I_x(a, b), for 0 <= x <= 1 and a, b > 0.
 
-    Continued fraction (DLMF 8.17.22), evaluated forward by Lentz's method.
+    Continued fraction (DLMF 8.17.22), evaluated forward by Lentz's method. `rest` is 1 - x, for
+    who knows it better than the difference says where x is close to 1.
     """
+    rest = 1.0 - x if rest is None else rest
     if x <= 0.0:
         return 0.0
-    if x >= 1.0:
+    if rest <= 0.0:
         return 1.0
     if x > (a + 1.0) / (a + b + 2.0):  # where the fraction converges fast
-        return 1.0 - beta_cdf(1.0 - x, b, a)
+        return 1.0 - beta_cdf(rest, b, a, rest=x)
     front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    front += a * math.log(x) + b * math.log1p(-x)
+    front += a * math.log(x) + b * (math.log1p(-x) if x < 0.5 else math.log(rest))
     c, d = 1.0, 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
     fraction = d
     for m in range(1, _MOST_TERMS):
@@ -45,7 +47,8 @@ def _away_from_zero(value: float) -> float:
 
 def t_tail(t: float, df: float) -> float:
     """P(T > t) for Student's t with `df` > 0 degrees of freedom."""
-    half = 0.5 * beta_cdf(df / (df + t * t), df / 2.0, 0.5)
+    whole = df + t * t
+    half = 0.5 * beta_cdf(df / whole, df / 2.0, 0.5, rest=t * t / whole)
     return half if t >= 0.0 else 1.0 - half
 
 
@@ -87,7 +90,8 @@ def _upper_quantile(tail: float, df: float) -> float:
 
 def f_tail(x: float, df1: float, df2: float) -> float:
     """P(F > x) for the ratio of two variances with `df1` and `df2` degrees of freedom."""
-    return beta_cdf(df2 / (df2 + df1 * x), df2 / 2.0, df1 / 2.0)
+    whole = df2 + df1 * x
+    return beta_cdf(df2 / whole, df2 / 2.0, df1 / 2.0, rest=df1 * x / whole)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
