@@ -222,8 +222,7 @@ class ObjectStore:
     def changed(self, old: str, new: str) -> Changed:
         """The paths in which two trees differ, with the entry on both sides.
 
-        Equal folders are not looked into; those of one depth are read in one go. Who asks for the
-        same trees right again is given the same answer.
+        Equal folders are not looked into; those of one depth are read in one go.
         """
         if self._compared[:2] != (old, new):
             self._compared = (old, new, self._compare(old, new))
@@ -238,22 +237,14 @@ class ObjectStore:
             for prefix, left_tree, right_tree in level:
                 before, after = self.tree(left_tree), self.tree(right_tree)
                 for name, left, right in differing(before, after):
-                    left_folder = left is not None and left.mode == FOLDER
-                    right_folder = right is not None and right.mode == FOLDER
-                    path = prefix + name
-                    if left_folder or right_folder:
-                        below.append(
-                            (
-                                path + b"/",
-                                left.oid if left and left_folder else EMPTY_TREE,
-                                right.oid if right and right_folder else EMPTY_TREE,
-                            )
-                        )
-                    if (left and not left_folder) or (right and not right_folder):
-                        found[path] = (
-                            left if left and not left_folder else None,
-                            right if right and not right_folder else None,
-                        )
+                    both, path = (left, right), prefix + name
+                    inside = [one.oid if one and one.mode == FOLDER else None for one in both]
+                    if any(inside):
+                        one, other = (oid or EMPTY_TREE for oid in inside)
+                        below.append((path + b"/", one, other))
+                    left, right = (None if oid else one for one, oid in zip(both, inside, strict=True))
+                    if left or right:
+                        found[path] = (left, right)
             level = below
         return found
 
