@@ -3,16 +3,25 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LOCK := requirements-dev.lock
+TOOLS := .tools
 
-.PHONY: demo test soak lint venv clean
+.PHONY: demo test soak lint venv lock audit clean
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml
+# The locked versions, each file by its hash. An archive with another hash stops it; where the lock
+# cannot be had (another index, a Python without such wheels) it says so and goes on without.
+$(STAMP): pyproject.toml $(LOCK)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip --quiet install --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip --quiet install --editable . --group dev
+	@if $(BIN)/python -m pip install --quiet --require-hashes -r $(LOCK) 2>$(VENV)/pip.log; then :; \
+	elif grep -q 'DO NOT MATCH THE HASHES' $(VENV)/pip.log; then cat $(VENV)/pip.log >&2; exit 1; \
+	else grep ERROR $(VENV)/pip.log >&2; \
+	  echo '$(LOCK) cannot be had here: installing what pyproject.toml allows, without hashes' >&2; \
+	  $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
+	  $(BIN)/python -m pip install --quiet --editable . --group dev hatchling editables; fi
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
 # The main job, from nothing: fetch vLLM's source, apply, build every prefix, measure, report.
@@ -39,5 +48,20 @@ lint: venv
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
+# Pin again what pyproject.toml asks for, for every Python and platform that it allows.
+COMPILE = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --custom-compile-command 'make lock' pyproject.toml
+
+lock: $(TOOLS)/bin/uv
+	$(COMPILE) --upgrade --group dev scripts/build.in -o $(LOCK)
+	$(COMPILE) --constraint $(LOCK) -o requirements.lock
+
+audit: $(TOOLS)/bin/uv
+	$(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip -r $(LOCK)
+
+$(TOOLS)/bin/uv:
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet uv pip-audit
+
 clean:
-	rm -rf $(VENV) .stack .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(TOOLS) .stack .pytest_cache .mypy_cache .ruff_cache
