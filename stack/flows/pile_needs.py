@@ -10,7 +10,7 @@ import msgspec
 from stack.flows.pile_replay import Step
 from stack.flows.pile_world import World
 from stack.model.objects import FOLDER, SYMLINK
-from stack.model.pycheck import names_of
+from stack.model.pyimports import names_of
 from stack.model.pyparse import parse
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import show
@@ -93,7 +93,7 @@ class _Finder:
 
     def __init__(self, odb: ObjectStore, roots: Mapping[str, str]) -> None:
         self.odb, self.roots = odb, roots
-        self._names: dict[str, set[str] | None] = {}
+        self._names: dict[str, frozenset[str] | None] = {}
 
     def package(self, path: bytes) -> list[str]:
         """The dotted package in which a file stands."""
@@ -130,7 +130,7 @@ class _Finder:
         known = self._of(init.oid)
         return known is None or name in known
 
-    def _of(self, oid: str) -> set[str] | None:
+    def _of(self, oid: str) -> frozenset[str] | None:
         if oid not in self._names:
             self._names[oid] = names_of(self.odb.blob(oid))
         return self._names[oid]

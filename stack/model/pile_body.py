@@ -51,6 +51,8 @@ def read_hunk(
         flags.add(Flag.BARE_HUNK)
     rows, end, full = _rows(lines, at + 1, want)
     kept = _trimmed(rows, want, full)
+    if want is not None and end >= len(lines) and not whole and not added:
+        kept += _stripped(kept, want)
     counted = None
     if want is not None and _size(kept) != want:
         flags.add(Flag.COUNTS)
@@ -68,6 +70,28 @@ def read_hunk(
     return hunk, end, flags
 
 
+def _stripped(rows: list[_Row], want: tuple[int, int]) -> list[_Row]:
+    """The empty context lines that somebody stripped off the end of a file with its last newline.
+
+    Only where with them as much context ends the hunk as begins it: a change that was lost there
+    would have had context of its own behind it.
+    """
+    old, new = _size(rows)
+    missing = want[0] - old
+    before, after = _context(rows)
+    if missing != want[1] - new or missing <= 0 or not after or after + missing != before:
+        return []
+    return [_Row(b" ", b"\n", True)] * missing
+
+
+def _context(rows: list[_Row]) -> tuple[int, int]:
+    """How many context lines begin and end a hunk."""
+    signs = [row.sign for row in rows]
+    before = next((at for at, sign in enumerate(signs) if sign != b" "), len(signs))
+    after = next((at for at, sign in enumerate(reversed(signs)) if sign != b" "), len(signs))
+    return before, after
+
+
 def _is_cut(rows: list[_Row], want: tuple[int, int], *, whole: bool) -> bool:
     """Whether the last hunk of a file has lost lines at its end.
 
@@ -78,9 +102,7 @@ def _is_cut(rows: list[_Row], want: tuple[int, int], *, whole: bool) -> bool:
     missing = want[0] - old, want[1] - new
     if max(missing) <= 0:
         return False
-    signs = [row.sign for row in rows]
-    before = next((at for at, sign in enumerate(signs) if sign != b" "), len(signs))
-    after = next((at for at, sign in enumerate(reversed(signs)) if sign != b" "), len(signs))
+    before, after = _context(rows)
     return not whole or missing[0] != missing[1] or not after or after < before
 
 

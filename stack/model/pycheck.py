@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
 from stack.model.linediff import Change, changes, split
-from stack.model.pyparse import parse, parses
-
-Exports = Callable[[str], "set[str] | None"]
-"""The names of a module by its dotted name; None for a module that is not in the tree."""
+from stack.model.pyimports import Exports, missing_imports
+from stack.model.pyparse import DEFINITIONS, parse, parses
 
 Run = tuple[bytes, ...]
 Runs = dict[Run, list[int]]
 _OPENS = re.compile(rb"\s*(?:async\s+def|def|class)\s+(\w+)")
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def suspects(
@@ -45,13 +41,8 @@ def suspects(
     if b"def " in new or b"class " in new:
         found += _shadowed(target, result)
     if b"import" in new:
-        found += _missing_imports(target, result, exports)
+        found += missing_imports(target, result, made, exports)
     return found + _elsewhere(_added(own, own_lines), own_lines, added, lines)
-
-
-def missing_imports(before: bytes, after: bytes, exports: Exports) -> list[str]:
-    """The names that a patch's own file imports anew and that the tree does not have."""
-    return _missing_imports(before, after, exports)
 
 
 def _syntax(data: bytes) -> str:
@@ -82,7 +73,7 @@ def _definitions(tree: ast.Module) -> dict[tuple[str, str], list[ast.stmt]]:
     found: dict[tuple[str, str], list[ast.stmt]] = {}
     for scope, body in _scopes(tree):
         for node in body:
-            if isinstance(node, _DEFINITIONS) and not _chained(node):
+            if isinstance(node, DEFINITIONS) and not _chained(node):
                 found.setdefault((scope, node.name), []).append(node)
     return found
 
@@ -117,77 +108,6 @@ def _shadowed(target: bytes, result: bytes) -> list[str]:
                 f"`{where}` at line {nodes[0].lineno} is shadowed by another at line "
                 f"{nodes[-1].lineno}"
             )
-    return found
-
-
-def _missing_imports(target: bytes, result: bytes, exports: Exports) -> list[str]:
-    known = {_import_key(name) for name in _imports(target)}
-    found = []
-    for one in _imports(result):
-        if _import_key(one) in known:
-            continue
-        module, name, line = one
-        names = exports(module)
-        if names is not None and name not in names and exports(f"{module}.{name}") is None:
-            found.append(f"line {line}: imports `{name}`, which {module} does not have")
-        elif names is None and _same_root(module, exports):
-            found.append(f"line {line}: imports {module}, which is not in the tree")
-    return found
-
-
-@lru_cache(64)
-def _imports(data: bytes) -> tuple[tuple[str, str, int], ...]:
-    """Module, name and line of every `from MODULE import NAME`; a forecast asks again and again."""
-    tree = parse(data)
-    return () if tree is None else tuple(
-        (node.module, alias.name, node.lineno)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level
-        for alias in node.names
-        if alias.name != "*"
-    )
-
-
-def _import_key(one: tuple[str, str, int]) -> tuple[str, str]:
-    return one[:2]
-
-
-def _same_root(module: str, exports: Exports) -> bool:
-    return "." in module and exports(module.partition(".")[0]) is not None
-
-
-def names_of(data: bytes) -> set[str] | None:
-    """The names that a module defines at its top level; None where only running it would tell."""
-    tree = parse(data)
-    if tree is None:
-        return None
-    found: set[str] = set()
-    waiting: list[ast.stmt] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, _DEFINITIONS):
-            found.add(node.name)
-            if node.name == "__getattr__":
-                return None
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            for alias in node.names:
-                if alias.name == "*":
-                    return None
-                found.add(alias.asname or alias.name.partition(".")[0])
-        elif isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
-            waiting += node.body
-            waiting += getattr(node, "orelse", [])
-            waiting += getattr(node, "finalbody", [])
-            for handler in getattr(node, "handlers", []):
-                waiting += handler.body
-        else:
-            targets = (
-                node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            )
-            for one in targets:
-                found |= {n.id for n in ast.walk(one) if isinstance(n, ast.Name)} if one else set()
-            if isinstance(node, ast.Expr) and "globals()" in ast.unparse(node):
-                return None
     return found
 
 
@@ -253,7 +173,7 @@ def _scope_at(tree: ast.Module, line: int) -> str:
             (
                 node
                 for node in body
-                if isinstance(node, _DEFINITIONS)
+                if isinstance(node, DEFINITIONS)
                 and _first(node) <= line <= (node.end_lineno or node.lineno)
             ),
             None,

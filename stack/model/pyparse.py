@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from stack.model.linediff import Change, split
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _KEPT = 256
 _HEAD = 2  # lines in which a coding cookie can stand
 _known: dict[bytes, list[int]] = {}

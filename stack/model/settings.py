@@ -47,8 +47,9 @@ class Profile(
     `lines` the lines whose prefixes become layers, by one of `recipes` where a recipe reads that
     line's upstream, `prepare` commands that make inputs once, `env` is set for every process of
     the profile, `dry-run` prints the engine's command line that a bench comes to, where the bench's
-    own is a wrapper; `hardware` and `checkpoint` are what `stack doctor --profile` looks for.
-    Strings are jinja2 templates.
+    own is a wrapper; `resources` is what a trial holds of a cluster's host, by Ray's names (all
+    processors, so that nothing else runs there, unless `CPU` says how many); `hardware` and
+    `checkpoint` are what `stack doctor --profile` looks for. Strings are jinja2 templates.
     """
 
     python: str = ">=3.11"
@@ -62,6 +63,7 @@ class Profile(
     env: Mapping[str, str] = {}
     benches: tuple[Name, ...] = ()
     dry_run: tuple[str, ...] = ()
+    resources: Mapping[str, Annotated[float, msgspec.Meta(gt=0)]] = {}
     hardware: Hardware = Hardware()
     checkpoint: Checkpoint | None = None
 

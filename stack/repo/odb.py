@@ -242,7 +242,7 @@ class ObjectStore:
                     if any(inside):
                         one, other = (oid or EMPTY_TREE for oid in inside)
                         below.append((path + b"/", one, other))
-                    left, right = (None if oid else one for one, oid in zip(both, inside, strict=True))
+                    left, right = (None if o else e for e, o in zip(both, inside, strict=True))
                     if left or right:
                         found[path] = (left, right)
             level = below

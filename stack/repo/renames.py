@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from stack.model.linediff import split
-from stack.model.objects import FOLDER, Entry
+from stack.model.objects import EMPTY_TREE, FOLDER, Entry
 from stack.repo.odb import ObjectStore
 
 LIKENESS = 0.5
@@ -42,12 +42,7 @@ class Renames:
     def added(self) -> dict[bytes, Entry]:
         """Paths that are in `new` and not in `old`."""
         if self._added is None:
-            changed = self.odb.changed(self.old, self.new)
-            self._added = {
-                path: right
-                for path, (left, right) in changed.items()
-                if left is None and right is not None and right.mode != FOLDER
-            }
+            self._added = _new_files(self.odb, self.old, self.new)
         return self._added
 
     def find(self, path: bytes, base: Entry, onto: str) -> bytes | None:
@@ -140,6 +135,27 @@ class Renames:
                 size += len(found) + 1
             self._joined[suffix] = b"".join(parts), starts, paths
         return self._joined[suffix]
+
+
+def _new_files(odb: ObjectStore, old: str, new: str) -> dict[bytes, Entry]:
+    """The files that the tree `new` has at paths where `old` has nothing."""
+    found: dict[bytes, Entry] = {}
+    level = [(b"", old, new)]
+    while level:
+        odb.read_ahead(oid for _, *both in level for oid in both)
+        below: list[tuple[bytes, str, str]] = []
+        for prefix, left_tree, right_tree in level:
+            before = odb.tree(left_tree)
+            for name, entry in odb.tree(right_tree).items():
+                was = before.get(name)
+                if entry.mode == FOLDER:
+                    inside = was.oid if was and was.mode == FOLDER else EMPTY_TREE
+                    if inside != entry.oid:
+                        below.append((prefix + name + b"/", inside, entry.oid))
+                elif was is None or was.mode == FOLDER:
+                    found[prefix + name] = entry
+        level = below
+    return found
 
 
 def _telling(data: bytes) -> set[bytes]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+from typing import Self
+
 from stack.model import pycheck
 from stack.model.objects import FOLDER, SYMLINK
+from stack.model.pyimports import missing_imports, names_of
 from stack.repo.carry import Carried, Merger
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import show
+
+Names = AbstractSet[str] | None
 
 
 def suspects(
@@ -18,9 +24,9 @@ def suspects(
     """
     odb = merger.odb
     found: list[str] = []
-    cache: dict[str, set[str] | None] = {}
+    cache: dict[str, Names] = {}
 
-    def exports(module: str) -> set[str] | None:
+    def exports(module: str) -> Names:
         if module not in cache:
             cache[module] = _exports(odb, done.tree, module)
         return cache[module]
@@ -38,9 +44,9 @@ def suspects(
             for entry in (left, right, there, here)
         ]
         if ids[:2] == ids[2:]:
-            if not _imports_anew(merger, *ids[:2]):
-                continue
-            texts = pycheck.missing_imports(_blob(odb, ids[0]), odb.blob(ids[1]), exports)
+            texts = missing_imports(
+                _blob(odb, ids[0]), odb.blob(ids[1]), merger.changes(*ids[:2]), exports
+            )
         elif ids[2] == ids[3]:
             continue
         else:
@@ -59,9 +65,9 @@ def flaws(odb: ObjectStore, before: str, after: str) -> tuple[tuple[str, str], .
     `before` and `after` are the trees without and with it.
     """
     found: list[tuple[str, str]] = []
-    cache: dict[str, set[str] | None] = {}
+    cache: dict[str, Names] = {}
 
-    def exports(module: str) -> set[str] | None:
+    def exports(module: str) -> Names:
         if module not in cache:
             cache[module] = _exports(odb, after, module)
         return cache[module]
@@ -79,34 +85,31 @@ def _blob(odb: ObjectStore, oid: str) -> bytes:
     return odb.blob(oid) if oid else b""
 
 
-def _imports_anew(merger: Merger, old: str, new: str) -> bool:
-    """Whether a line that a patch adds could be an import."""
-    lines = merger.lines(new)
-    return any(b"import" in line for _, _, c, d in merger.changes(old, new) for line in lines[c:d])
-
-
-def _exports(odb: ObjectStore, tree: str, module: str) -> set[str] | None:
+def _exports(odb: ObjectStore, tree: str, module: str) -> Names:
     """Names that `from MODULE import` can have; None for a module that is not in the tree."""
     path = module.replace(".", "/").encode()
     entry = odb.find(tree, path + b".py")
     if entry is not None:
-        return _Anything(pycheck.names_of(odb.blob(entry.oid)))
+        return _Anything(names_of(odb.blob(entry.oid)))
     folder = odb.find(tree, path)
     if folder is None or folder.mode != FOLDER:
         return None
     inside = odb.tree(folder.oid)
     names = {name.decode("utf-8", "replace").removesuffix(".py") for name in inside}
     init = inside.get(b"__init__.py")
-    own = pycheck.names_of(odb.blob(init.oid)) if init else set()
+    own = names_of(odb.blob(init.oid)) if init else frozenset()
     return _Anything(None if own is None else own | names)
 
 
-class _Anything(set[str]):
+class _Anything(frozenset[str]):
     """A set of names; one that only running the module would tell holds every name."""
 
-    def __init__(self, names: set[str] | None) -> None:
-        super().__init__(names or ())
-        self.open = names is None
+    open = False
+
+    def __new__(cls, names: AbstractSet[str] | None) -> Self:
+        made = super().__new__(cls, names or ())
+        made.open = names is None
+        return made
 
     def __contains__(self, name: object) -> bool:
         return self.open or super().__contains__(name)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stack.model.pycheck import missing_imports, names_of, suspects
+from stack.model.linediff import changes, split
+from stack.model.pycheck import suspects
+from stack.model.pyimports import Exports, names_of
+from stack.model.pyimports import missing_imports as missing
 
 CLASS = b"""class Engine:
     def begin(self):
@@ -21,6 +24,10 @@ METHOD = b"    def fast(self):\n        return 9\n\n"
 
 def nothing(module: str) -> set[str] | None:
     return None
+
+
+def missing_imports(before: bytes, after: bytes, modules: Exports) -> list[str]:
+    return missing(before, after, changes(split(before), split(after)), modules)
 
 
 def found(before: bytes, after: bytes, target: bytes, result: bytes) -> list[str]:
