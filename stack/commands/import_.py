@@ -53,8 +53,9 @@ def command(
     with options, snapshots of a worktree, an edited checkout or site-packages. Its base is found
     by a vote of blob ids, its order by series file, first commit, mail date or name; then the
     worktree is replayed and what each file changed becomes a patch. What cannot be taken whole is
-    set aside: patches/imported.toml lists every file with the reason, and the exit code is 1. What
-    an import before has taken is skipped.
+    set aside: patches/imported.toml lists every file with the reason, and the exit code is 1, as
+    it is where a diff without ids could have been meant in another way. What an import before has
+    taken is skipped.
     """
 
     def run(ctx: Context) -> Answer:
@@ -155,10 +156,11 @@ def _pile(
             console.say(f"base of {one.said}; line {done.lines[name]}")
         word = "would come in" if dry_run else "came in"
         there = sum(not row.aside for row in done.rows) - done.added
+        doubt = f", {done.unsure} could have been meant otherwise" if done.unsure else ""
         listed = f"; listed in {ctx.project.shown(done.written)}" if done.written else ""
         console.say(
             f"ordered by {done.order}: {done.added} patches {word}, {there} brought nothing new, "
-            f"{done.aside} set aside{listed}"
+            f"{done.aside} set aside{doubt}{listed}"
         )
 
     data = {
@@ -166,7 +168,8 @@ def _pile(
         "lines": dict(done.lines), "order": done.order, "added": done.added, "dry_run": dry_run,
         "list": ctx.project.shown(done.written) if done.written else None,
     }
-    return Answer(data=data, show=show, exit_code=1 if done.aside else 0, partial=bool(done.aside))
+    left = bool(done.aside or done.unsure)
+    return Answer(data=data, show=show, exit_code=1 if left else 0, partial=left)
 
 
 def _reason(reason: str, suggestion: str) -> str:

@@ -63,6 +63,10 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     def aside(self) -> int:
         return sum(row.aside for row in self.rows)
 
+    @property
+    def unsure(self) -> int:
+        return sum(row.unsure for row in self.rows)
+
 
 def import_pile(
     project: Project, paths: Sequence[Path], folder: Path, emit: Emit, *, line: Line | None = None,

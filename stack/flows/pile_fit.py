@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -43,3 +45,19 @@ class Misfit(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{show(self.path)}: line {self.line}: {self.why}"
+
+
+_WORDS: Mapping[How, str] = {
+    "increment": "on what stood", "snapshot": "a snapshot of the base", "older": "a step back",
+    "merged": "merged", "foreign": "merged from another base", "elided": "by elided context",
+    "new": "new", "replaced": "a newer whole", "deleted": "deleted", "renamed": "renamed",
+    "mode": "mode", "binary": "binary",
+}
+
+
+def how_text(fits: Sequence[Fit]) -> str:
+    """How the files of an input went, in a few words."""
+    counts = Counter(_WORDS[fit.how] for fit in fits if fit.how != "there")
+    texts = [f"{count} {what}" if len(fits) > 1 else what for what, count in counts.items()]
+    there = sum(fit.how == "there" for fit in fits)
+    return ", ".join([*texts, *([f"{there} there already"] if there else [])])

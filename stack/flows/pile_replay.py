@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from stack.flows.events import Emit, Progress
-from stack.flows.pile_fit import Fit, Misfit, Prefer
+from stack.flows.pile_fit import Fit, Misfit, Prefer, how_text
 from stack.flows.pile_kind import doubtful, kind_of, unsure
 from stack.flows.pile_read import Input
 from stack.flows.pile_route import Route, Router
@@ -97,10 +97,20 @@ class Replay:
 
     def run(self, inputs: Sequence[Input], emit: Emit) -> Replayed:
         """Take the inputs in order; what does not fit yet is tried again after each that does."""
+        self._name(inputs)
         for turn, one in enumerate(inputs):
             emit(Progress("replaying", turn, len(inputs), one.file))
             self._take(turn, one)
         return Replayed(steps=self.steps, rows=self.rows)
+
+    def _name(self, inputs: Sequence[Input]) -> None:
+        """Tell the worlds which states of their files the inputs name by id."""
+        for turn, one in enumerate(inputs):
+            for route in self.router.routes(one):
+                if route.upstream is not None:
+                    named = self.worlds[route.upstream].named.setdefault(route.path, [])
+                    ids = (route.section.old_id, route.section.new_id)
+                    named += [(turn, oid) for oid in ids if oid]
 
     def _take(self, turn: int, one: Input) -> None:
         if one.damage is not None:
@@ -155,7 +165,7 @@ class Replay:
                 fits.append((route, fit))
             if misfits:
                 return misfits
-            kind = kind_of(fit for _, fit in fits)
+            kind = kind_of(fit for _, fit in fits) or _declared(one)
             if not prefer and kind and any(fit.torn for _, fit in fits):
                 prefer = kind  # one diff is of one kind
                 continue
@@ -180,7 +190,10 @@ class Replay:
             digest=digest,
         ))
         result: Result = "reverts" if undone.whole else "placed"
-        reason = "; ".join(text for text in (_how(fits, undone), doubtful(doubt)) if text)
+        reason = _joined(
+            ", ".join(text for text in (how_text([fit for _, fit in fits]), undone.text) if text),
+            doubtful(doubt),
+        )
         if late:
             reason = f"after {self.steps[name][-2].one.file}, on which it was made; {reason}"
         flags = sorted({*one.flags, *(flag for _, fit in fits for flag in fit.flags),
@@ -224,7 +237,7 @@ class Replay:
             self._row(turn, one, name, "duplicate", f"the same as {twin.one.file}", digest=digest)
             return
         shown = ", ".join(named[:_SHOWN])
-        why = "; ".join(text for text in (f"contained in {shown}", doubt) if text)
+        why = _joined(f"contained in {shown}", doubt)
         self._row(turn, one, name, "contained", why, digest=digest, unsure=bool(doubt))
 
     def _row(
@@ -236,6 +249,11 @@ class Replay:
             file=one.file, upstream=name, result=result, reason=reason,
             digest=digest or one.digest, flags=said, unsure=unsure,
         )
+
+
+def _declared(one: Input) -> Prefer:
+    """A series and a mail are of commits, each made on those before it."""
+    return "increment" if one.series is not None or one.mail is not None else ""
 
 
 def _made(world: World, step: Step) -> dict[bytes, Entry | None]:
@@ -271,24 +289,5 @@ def _why(misfits: Sequence[Misfit], count: int) -> str:
     return f"{misfits[0]}{more}"
 
 
-_WORDS = {
-    "increment": "on what stood", "snapshot": "a snapshot of the base", "older": "a step back",
-    "merged": "merged", "foreign": "merged from another base", "elided": "by elided context",
-    "new": "new", "replaced": "a newer whole", "deleted": "deleted", "renamed": "renamed",
-    "mode": "mode", "binary": "binary",
-}
-
-
-def _how(fits: Sequence[tuple[Route, Fit]], undone: Undone) -> str:
-    """How the files of an input went, in a few words."""
-    counts: dict[str, int] = {}
-    for _, fit in fits:
-        if fit.how != "there":
-            counts[_WORDS[fit.how]] = counts.get(_WORDS[fit.how], 0) + 1
-    texts = [f"{count} {what}" if len(fits) > 1 else what for what, count in counts.items()]
-    there = sum(fit.how == "there" for _, fit in fits)
-    if there:
-        texts.append(f"{there} there already")
-    if undone.text:
-        texts.append(undone.text)
-    return ", ".join(texts)
+def _joined(*texts: str) -> str:
+    return "; ".join(text for text in texts if text)

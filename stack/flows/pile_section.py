@@ -12,139 +12,79 @@ from collections.abc import Iterator
 import msgspec
 
 from stack.flows.pile_fit import Fit, How, Misfit, Prefer
-from stack.flows.pile_kind import likelier, shown
-from stack.flows.pile_world import View
-from stack.model.diff_binary import apply_delta
+from stack.flows.pile_whole import WholePlacer, again, first_fit
 from stack.model.merge3 import merge
-from stack.model.objects import FILE, SYMLINK, Entry, object_id
+from stack.model.objects import SYMLINK, Entry, object_id
 from stack.model.pile import Flag, Section
-from stack.model.pile_paths import leads_out
 from stack.model.pile_place import Placing, Unfit, place
 
 _MOST_OLDER = 8
 
 
-class Placer:
+class Placer(WholePlacer):
     """Places the sections of one input."""
-
-    def __init__(self, view: View, prefer: Prefer = "") -> None:
-        self.view, self.world, self.odb = view, view.world, view.world.odb
-        self.prefer = prefer
 
     def put(self, section: Section, path: bytes, old_path: bytes) -> Fit | Misfit:
         """Place a section at `path`; `old_path` differs from it for renames and copies."""
         if section.binary is not None:
-            return self._binary(section, path)
+            return self.binary(section, path)
         if section.kind == "add":
-            return self._add(section, path)
+            return self.add(section, path)
         if section.kind == "delete":
-            return self._delete(section, path)
+            return self.delete(section, path)
         if section.kind in ("rename", "copy") and old_path != path:
             return self._rename(section, path, old_path)
         if not section.hunks:
             return self._mode(section, path)
         return self._modify(section, path)
 
-    def _misfit(self, section: Section, path: bytes, why: str) -> Misfit:
-        return Misfit(path, section.at, why)
-
-    def _entry(self, section: Section, data: bytes, before: Entry | None) -> Entry:
-        mode = section.new_mode or (before.mode if before else None) or FILE
-        return Entry(mode, self.odb.add("blob", data))
-
-    def _add(self, section: Section, path: bytes) -> Fit | Misfit:
-        data = b"".join(line for hunk in section.hunks for line in hunk.new)
-        mode = section.new_mode or FILE
-        if mode == SYMLINK and leads_out(path, data):
-            return self._misfit(section, path, "a link that leads out of the tree")
-        sure = bool(section.new_id) and object_id("blob", data).startswith(section.new_id)
-        if any(hunk.cut for hunk in section.hunks) and not sure:
-            return self._misfit(section, path, "the new file ends before its counted lines")
-        now, base = self.view.now(path), self.world.upstream(path)
-        entry = Entry(mode, self.odb.add("blob", data))
-        flags = frozenset({Flag.OTHER_RESULT} if section.new_id and not sure else ())
-        if now is None:
-            return Fit(entries={path: entry}, how="new", sure=sure, flags=flags)
-        if now.oid == entry.oid:
-            return Fit(entries={}, how="there", sure=sure, flags=flags)
-        if now == base:
-            why = "the patch makes this file, but upstream has another one there"
-            return self._misfit(section, path, why)
-        by = self.world.now(path).by
-        return Fit(
-            entries={path: entry}, how="replaced", on=by, sure=sure, flags=flags, says="snapshot"
-        )
-
-    def _delete(self, section: Section, path: bytes) -> Fit | Misfit:
-        now = self.view.now(path)
-        if now is None:
-            return Fit(entries={}, how="there")
-        data = b"".join(line for hunk in section.hunks for line in hunk.old)
-        oid = object_id("blob", data)
-        if now.oid == oid or (section.old_id and now.oid.startswith(section.old_id)):
-            return Fit(entries={path: None}, how="deleted", sure=True)
-        row = self.view.by_id(path, oid) or (
-            self.view.by_id(path, section.old_id) if section.old_id else None
-        )
-        if row is not None:
-            return Fit(entries={path: None}, how="deleted", on=row.by)
-        return self._misfit(section, path, "the patch deletes this file, but it has other content")
-
     def _mode(self, section: Section, path: bytes) -> Fit | Misfit:
-        now = self.view.now(path)
-        if now is None or section.new_mode is None or SYMLINK in (now.mode, section.new_mode):
-            return self._misfit(section, path, "no such file")
-        if now.mode == section.new_mode:
-            return Fit(entries={}, how="there")
-        return Fit(entries={path: Entry(section.new_mode, now.oid)}, how="mode")
+        now, base = self.view.now(path), self.world.upstream(path)
+        mode = section.new_mode
+        if now is None or mode is None or SYMLINK in (now.mode, mode):
+            return self.misfit(section, path, "no such file")
+        there = now.mode == mode
+        here = Fit(entries={} if there else {path: Entry(mode, now.oid)}, how="mode")
+        if base is None or base.oid == now.oid or base.mode == mode:
+            return here if here.entries else Fit(entries={}, how="there")
+        was = Fit(entries={path: Entry(mode, base.oid)}, how="snapshot")  # a mode and no edits
+        return first_fit(self.either(path, here, was, now, base))
 
     def _rename(self, section: Section, path: bytes, old: bytes) -> Fit | Misfit:
-        source = self.view.now(old)
-        moved = source is None and self.view.now(path) is not None
-        if section.old_id and (row := self.view.by_id(old, section.old_id)):
-            source = row.entry
-        elif source is None and moved:
-            source = self.world.upstream(old)
+        now, base = self.view.now(old), self.world.upstream(old)
+        moved = now is None and self.view.now(path) is not None
+        row = self.view.by_id(old, section.old_id) if section.old_id else None
+        if row is not None:
+            return self._renamed(section, path, old, row.entry, known=True)
+        here = self._renamed(section, path, old, base if moved else now, known=False)
+        if now is None or base is None or base == now or section.old_id:
+            return here
+        was = self._renamed(section, path, old, base, known=False)
+        if isinstance(was, Fit) and was.entries:
+            was = msgspec.structs.replace(was, how="snapshot")
+        return first_fit(self.either(path, here, was, now, base))
+
+    def _renamed(
+        self, section: Section, path: bytes, old: bytes, source: Entry | None, *, known: bool
+    ) -> Fit | Misfit:
+        """The new file, made of one state of the old one."""
         if source is None:
-            return self._misfit(section, old, "no such file")
-        put = place(self.world.lines(source.oid), section.hunks, known=bool(section.old_id))
+            return self.misfit(section, old, "no such file")
+        put = place(self.world.lines(source.oid), section.hunks, known=known)
         if isinstance(put, Unfit):
             return Misfit(old, put.line, put.why)
-        entry = self._entry(section, put.data, source)
-        entries: dict[bytes, Entry | None] = {path: entry}
+        entries: dict[bytes, Entry | None] = {path: self.entry(section, put.data, source)}
         if section.kind == "rename":
             entries[old] = None
         gone = {one: to for one, to in entries.items() if self.view.now(one) != to}
         return Fit(entries=gone, how="renamed" if gone else "there", flags=put.flags)
-
-    def _binary(self, section: Section, path: bytes) -> Fit | Misfit:
-        assert section.binary is not None
-        now = self.view.now(path)
-        data: bytes | None = section.binary.data
-        if section.binary.method == "delta":
-            bases = [now, self.world.upstream(path)]
-            delta = section.binary.data
-            made = (apply_delta(self.odb.blob(one.oid), delta) for one in bases if one)
-            data = next((one for one in made if one is not None), None)
-        if data is None:
-            return self._misfit(section, path, "binary content for another file than this")
-        entry = self._entry(section, data, now)
-        if section.new_id and not entry.oid.startswith(section.new_id):
-            return self._misfit(section, path, "the binary content is not the blob that it names")
-        if section.old_id and now is not None and not now.oid.startswith(section.old_id):
-            row = self.view.by_id(path, section.old_id)
-            if row is None and now != entry:
-                return self._misfit(section, path, "binary content for another file than this")
-        if now == entry:
-            return Fit(entries={}, how="there", sure=True)
-        return Fit(entries={path: entry}, how="binary", sure=True)
 
     def _modify(self, section: Section, path: bytes) -> Fit | Misfit:
         now = self.view.now(path)
         if now is not None and SYMLINK in (now.mode, section.old_mode) and now.mode != (
             section.old_mode or now.mode
         ):
-            return self._misfit(section, path, "a link on one side and a file on the other")
+            return self.misfit(section, path, "a link on one side and a file on the other")
         if now is not None and section.new_id and now.oid.startswith(section.new_id):
             base = self.world.upstream(path)
             old = section.old_id and base is not None and base.oid.startswith(section.old_id)
@@ -170,7 +110,7 @@ class Placer:
                 return way
             found = found or way
         if found is None:
-            return first or self._misfit(section, path, "no such file")
+            return first or self.misfit(section, path, "no such file")
         if cut is not None:
             return Misfit(path, cut.at, "the hunk ends before the lines that its header counts")
         return msgspec.structs.replace(found, flags=found.flags | {Flag.OTHER_RESULT})
@@ -201,16 +141,29 @@ class Placer:
             yield from self._plain(section, path, now, base if snapshot else None, turn)
         if snapshot:
             yield self._on(section, path, base, "snapshot", late=turn)
+        yield from self._older(section, path, {now, base})
+        if now is not None and snapshot and base is not None:
+            here, was = (self._on(section, path, one, "elided") for one in (now, base))
+            yield from self.either(path, here, was, now, base)
+        elif now is not None:
+            yield self._on(section, path, now, "elided")
+
+    def _older(
+        self, section: Section, path: bytes, known: set[Entry | None]
+    ) -> Iterator[Fit | Misfit]:
+        """On the states before, the last one first; flagged where they disagree."""
         older = [
             one for one in reversed(self.world.history(path)[1:])
-            if one.entry is not None and one.entry not in {now, base}
+            if one.entry is not None and one.entry not in known
         ]
-        for one in older[:_MOST_OLDER]:
-            yield self._on(section, path, one.entry, "merged", on=one.by)
-        if now is not None:
-            yield self._on(section, path, now, "elided")
-        if snapshot:
-            yield self._on(section, path, base, "elided")
+        ways = [
+            self._on(section, path, one.entry, "merged", on=one.by) for one in older[:_MOST_OLDER]
+        ]
+        fits = [one for one in ways if isinstance(one, Fit)]
+        if any(one.entries != fits[0].entries for one in fits):
+            flags = fits[0].flags | {Flag.TWO_STATES}
+            yield msgspec.structs.replace(fits[0], flags=flags)
+        yield from ways
 
     def _plain(
         self, section: Section, path: bytes, now: Entry, base: Entry | None, turn: Entry | None
@@ -221,34 +174,13 @@ class Placer:
         if isinstance(here, Misfit) and there is not None and there.how == "there":
             here = there
         if base is None:
-            yield here
+            yield here if there is None else again(self.view, path, here, there, now)
         else:
             numbered = all(hunk.old_start is not None for hunk in section.hunks)
             was = self._on(section, path, base, "snapshot", exact=numbered, late=turn)
-            yield from self._either(path, here, was, now, base)
+            yield from self.either(path, here, was, now, base)
         if there is not None:
             yield there
-
-    def _either(
-        self, path: bytes, here: Fit | Misfit, was: Fit | Misfit, now: Entry, base: Entry
-    ) -> list[Fit | Misfit]:
-        """What is made on what stands and on the base, the likelier first."""
-        says: Prefer = ""
-        if isinstance(was, Misfit):
-            if isinstance(here, Fit) and here.entries and Flag.MOVED not in here.flags:
-                says = "increment"
-        elif isinstance(here, Misfit) or here.entries == was.entries:
-            says = "" if was.entries and isinstance(here, Fit) else "snapshot"
-        else:
-            says = shown(self.view, path, here, was)
-            prefer = says or self.prefer or likelier(self.view, path, here, was, now, base)
-            both = [was, here] if prefer == "snapshot" else [here, was]
-            return [msgspec.structs.replace(one, torn=True, says=says) for one in both]
-        found = [here, was]
-        return [
-            one if isinstance(one, Misfit) else msgspec.structs.replace(one, says=says)
-            for one in found
-        ]
 
     def _there(self, section: Section, path: bytes, now: Entry) -> Fit | None:
         """Some or all of the hunks stand there already."""
@@ -257,7 +189,7 @@ class Placer:
             return None
         if len(put.there) == len(section.hunks):
             return Fit(entries={}, how="there")
-        entry = self._entry(section, put.data, now)
+        entry = self.entry(section, put.data, now)
         return Fit(entries={path: entry}, how="increment", flags=put.flags)
 
     def _on(
@@ -267,7 +199,7 @@ class Placer:
     ) -> Fit | Misfit:
         """Apply to one state, and bring the result to what stands now."""
         if entry is None:
-            return self._misfit(section, path, "no such file")
+            return self.misfit(section, path, "no such file")
         def wanted(data: bytes) -> bool:
             return object_id("blob", data).startswith(section.new_id)
 
@@ -299,12 +231,12 @@ class Placer:
                 if done.regions and not settled:
                     by = self.world.now(path).by or "upstream"
                     why = f"made on another state, and it disputes {len(done.regions)} places"
-                    return self._misfit(section, path, f"{why} with {by}")
+                    return self.misfit(section, path, f"{why} with {by}")
                 if done.data == here:
                     return Fit(entries={}, how="there", on=on, sure=sure)
                 if not settled:
                     data = done.data
-        made = self._entry(section, data, entry)
+        made = self.entry(section, data, entry)
         entries: dict[bytes, Entry | None] = {} if made == now else {path: made}
         return Fit(
             entries=entries, how=how if entries else "there", flags=flags, on=on, sure=sure
