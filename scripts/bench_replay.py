@@ -409,6 +409,7 @@ def main() -> None:
     for where in chosen.where:
         with tempfile.TemporaryDirectory(prefix="bench-replay-", dir=where) as name:
             fixture = Fixture(Path(name) / "fixture", chosen.patches, chosen.seed)
+            before: dict[str, float] = {}
             for n in chosen.patches:
                 times, busy = measure(
                     fixture, n, chosen.runs, Path(name), chosen.leave_out
@@ -418,14 +419,14 @@ def main() -> None:
                     for one in (times, busy)
                 )
                 print(f"\n{where}, {n} patches, {chosen.runs} runs, load {os.getloadavg()[0]:.1f}")
-                print(
-                    f"{'':24}{'seconds':>9}{'min':>8}{'of am -3':>10}{'cpu s':>9}{'of am -3':>10}"
-                )
+                rival = "git am -3" if "git am -3" in wall else next(iter(wall))
+                print(f"{'':24}{'seconds':>9}{'min':>8}{'ratio':>8}{'cpu s':>9}{'ratio':>8}"
+                      f"   (to {rival})")  # fmt: skip
                 for case in sorted(wall, key=lambda case: wall[case]):
-                    ratios = wall[case] / wall["git am -3"], cpu[case] / cpu["git am -3"]
+                    ratios = wall[case] / wall[rival], cpu[case] / cpu[rival]
                     print(
-                        f"{case:24}{wall[case]:9.3f}{min(times[case]):8.3f}{ratios[0]:10.2f}"
-                        f"{cpu[case]:9.3f}{ratios[1]:10.2f}"
+                        f"{case:24}{wall[case]:9.3f}{min(times[case]):8.3f}{ratios[0]:8.2f}"
+                        f"{cpu[case]:9.3f}{ratios[1]:8.2f}"
                     )
                     rows.append(
                         {
@@ -433,11 +434,15 @@ def main() -> None:
                             "patches": n,
                             "case": case,
                             "median_s": wall[case],
-                            "of_git_am": ratios[0],
+                            "rival": rival,
+                            "ratio": ratios[0],
                             "samples_s": times[case],
                             "cpu_s": busy[case],
                         }
                     )
+                for case, seconds in before.items():
+                    print(f"{case:24}{wall[case] / seconds:9.2f} times the last length")
+                before = wall
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"\nlargest process: {peak:.0f} MiB")
     if chosen.json:
