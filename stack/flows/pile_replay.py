@@ -170,6 +170,9 @@ class Replay:
                 prefer = kind  # one diff is of one kind
                 continue
             break
+        past = [route for route, fit in fits if late and fit.how == "snapshot" and fit.entries]
+        if past:  # what came since would be taken back
+            return [Misfit(past[0].path, past[0].section.at, "a snapshot of what is past by then")]
         doubt = unsure([fit for _, fit in fits], kind or prefer)
         changes = {
             path: entry for path, entry in view.changes.items() if entry != world.now(path).entry

@@ -145,7 +145,7 @@ def _is_start(
     line = lines[at]
     if line.rstrip() == b"--" and line.startswith(b"--"):
         after = lines[at + 1] if at + 1 < len(lines) else b""
-        return done or not after.strip() or bool(_VERSION.fullmatch(after))
+        return done or not after.strip() or is_version(after)
     if not line.startswith(b"--- ") or at + 1 >= len(lines):
         return False
     if not lines[at + 1].startswith(b"+++ "):
@@ -182,3 +182,8 @@ def _size(rows: list[_Row]) -> tuple[int, int]:
 def starts_something(line: bytes) -> bool:
     """Whether a line begins a new part of a diff."""
     return line.startswith(_STARTS)
+
+
+def is_version(line: bytes) -> bool:
+    """Whether a line is what git writes under the `-- ` at the end of a mail."""
+    return _VERSION.fullmatch(line) is not None

@@ -16,7 +16,7 @@ from stack.model.diff_binary import parse_binary
 from stack.model.diff_reader import Reader
 from stack.model.linediff import split
 from stack.model.pile import Damage, Flag, Parsed, Section
-from stack.model.pile_body import is_hunk, read_hunk, starts_something
+from stack.model.pile_body import is_hunk, is_version, read_hunk, starts_something
 from stack.model.pile_heads import NULL, Broken, Open, finish, unquoted
 
 MOST_HUNKS = 100_000
@@ -170,7 +170,7 @@ class _Reading:
                 raise Broken(self.at, "lines of a change after text that is none")
             if line.strip() and not starts_something(line) and not line.startswith(b"*** "):
                 if line.rstrip() == b"--":
-                    self.at += 2 if self.ahead(1).strip() else 1
+                    self.at += 2 if is_version(self.ahead(1)) else 1
                     return
                 here.flags.add(Flag.PROSE)
         if line.strip() and not line.startswith((b"*** ", b"===")):

@@ -14,7 +14,7 @@ from tests.support.engine import REAL_ENVIRONMENT, ROOT, alone
 from tests.support.pile_maker import real_files
 from tests.support.pile_truth import Verdict, judge, make
 
-FIXED = (3, 11, 105, 121)
+FIXED = (3, 11, 105, 121, 1032, 20021, 20079, 20115, 20155, 20166)
 MORE = [int(word) for word in os.environ.get("STACK_PILE_SEEDS", "").split()]
 
 
@@ -34,7 +34,15 @@ def hold(found: list[Verdict]) -> None:
     placed, placeable = sum(v.placed for v in found), sum(v.placeable for v in found)
     missed = [text for verdict in found for text in verdict.missed]
     assert placed >= 0.98 * placeable, missed
-    assert [verdict.differs for verdict in found if not verdict.missed and verdict.differs] == []
+    silent = [one.differs for one in found if one.differs and not (one.missed or one.told)]
+    assert silent == []
+    same = sum(not one.differs for one in found)
+    assert same >= 0.95 * len(found)
+    print(
+        f"{placed} of {placeable} placed; {same} of {len(found)} trees the same to the bit, "
+        f"{len(found) - same} differ and say so; {sum(len(one.told) for one in found)} of "
+        f"{sum(len(one.rows) for one in found)} files could have been meant otherwise"
+    )
 
 
 def test_what_can_be_placed_is_and_the_tree_is_the_worktree(tmp_path: Path) -> None:

@@ -220,3 +220,13 @@ class TestPaths:
         assert leads_out(b"a/link", b"../../etc")
         assert leads_out(b"a/link", b"/etc")
         assert not leads_out(b"a/link", b"../b")
+
+
+def test_what_stands_under_a_signature_is_dropped_where_it_is_one_only() -> None:
+    """A version of git; a line of a change there is damage, and words are kept."""
+    for version in (b"2.43.0\n", b"2.39.5 (Apple Git-154)\n"):
+        assert parse(DIFF + b"-- \n" + version).prose == b""
+    assert parse(DIFF + b"-- \nthe team\n").prose == b"the team\n"
+    cut = DIFF.replace(b"-1,3 +1,3", b"-1,5 +1,5")
+    found = parse(cut + b"words\n-- \n+more\n")
+    assert found.damage == Damage(12, "lines of a change after text that is none")

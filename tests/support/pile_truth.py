@@ -20,7 +20,10 @@ from tests.support.pile_maker import Made, Maker
 
 
 class Verdict(NamedTuple):
-    """How many placeable files were placed, what was not, and where the final tree differs."""
+    """How many placeable files were placed, what was not, and where the final tree differs.
+
+    `told` are the files of which was said that they could have been meant in another way.
+    """
 
     placed: int
     placeable: int
@@ -28,6 +31,7 @@ class Verdict(NamedTuple):
     differs: list[bytes]
     seconds: float
     rows: dict[str, list[Row]]
+    told: list[str]
 
 
 def judge(made: Made, base: Mapping[str, bytes], folder: Path) -> Verdict:
@@ -67,7 +71,8 @@ def judge(made: Made, base: Mapping[str, bytes], folder: Path) -> Verdict:
             missed.append(f"{truth}: {'; '.join(row.reason for row in mine)}")
     assert set(rows) == set(made.files), "every file has a row"
     return Verdict(
-        len(placeable) - len(missed), len(placeable), missed, differs, seconds, rows
+        len(placeable) - len(missed), len(placeable), missed, differs, seconds, rows,
+        sorted(name for name, mine in rows.items() if any(row.unsure for row in mine)),
     )
 
 
