@@ -16,6 +16,7 @@ from stack.errors import Untrusted, UsageError
 from stack.store.project import Line, Project
 
 if TYPE_CHECKING:
+    from stack.flows.clustering import Where
     from stack.flows.restack import Restacked
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,6 +92,36 @@ def allow(ctx: Context) -> None:
     from stack.flows import trust as flow
 
     ctx.console.say(f"allowed: {flow.allow(ctx.project)}")
+
+
+def on_cluster(function: F) -> F:
+    """`--on` and `--address`: where trials run."""
+    for option in (
+        click.option(
+            "--address", metavar="HOST:PORT",
+            help="The Ray cluster [default: the one that this machine is in]",
+        ),
+        click.option(
+            "--on", type=click.Choice(["here", "ray"]), default="here", show_default=True,
+            help="Run the trials on this machine, or on the hosts of a Ray cluster",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def where(on: str, address: str | None, machines: int | None = None) -> Where | None:
+    """Where trials run, as the options of `on_cluster` say."""
+    from stack.flows.clustering import Where
+
+    if on == "ray":
+        return Where(address=address, machines=machines or 1)
+    if address or machines:
+        raise UsageError(
+            f"{'--address' if address else '--machines'} is of a cluster, and the trials run here",
+            hint="--on ray",
+        )
+    return None
 
 
 dry_run = click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing")

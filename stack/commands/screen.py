@@ -33,12 +33,13 @@ _COLUMNS = ("setting", "against", "verdict", "ratio", "pairs", "note")
     "--pairs", type=click.IntRange(1, 8), metavar="N",
     help="At most so many pairs of trials for each candidate",
 )
+@options.on_cluster
 @options.trust
 @click.option("--fresh", is_flag=True, help="Measure again what the ledger holds already")
 @options.dry_run
 def command(
     *, wanted: str, profile: str | None, runs: int | None, minutes: float | None,
-    pairs: int | None, trust: bool, fresh: bool, dry_run: bool,
+    pairs: int | None, on: str, address: str | None, trust: bool, fresh: bool, dry_run: bool,
 ) -> Verb:
     """Try knobs of a bench against the best setting so far.
 
@@ -52,6 +53,7 @@ def command(
 
     def run(context: Context) -> Answer:
         project, emit = context.project, context.console.emit
+        where = options.where(on, address)
         name, found = screen_plan.find(project, wanted, context.folder)
         plan = options.trusting(
             context,
@@ -63,7 +65,9 @@ def command(
         options.end_on_term()
         done = options.trusting(
             context,
-            lambda: flow.screen(project, plan, emit, runs=runs, minutes=minutes, fresh=fresh),
+            lambda: flow.screen(
+                project, plan, emit, runs=runs, minutes=minutes, fresh=fresh, where=where
+            ),
             trust=trust,
         )
         rows = [_document(one) for one in done.tried]

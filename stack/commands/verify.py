@@ -12,6 +12,7 @@ from stack.errors import UsageError
 from stack.flows import calibrate as noise
 from stack.flows import report
 from stack.flows import verify as flow
+from stack.flows.clustering import Where
 from stack.model.trial import Mode, VerdictRecord
 
 _GOOD = ("FASTER", "SAME", "UNBLOCKED")
@@ -35,11 +36,17 @@ _BAD = ("SLOWER", "BROKEN", "STALLED")
     "--calibrate", is_flag=True,
     help="Measure the noise of this machine instead: pairs with nothing changed [default: 8 pairs]",
 )
+@options.on_cluster
+@click.option(
+    "--machines", type=click.IntRange(min=1), metavar="N",
+    help="With --on ray, measure each comparison on N different machines [default: 1; with "
+    "--calibrate all]",
+)
 @options.trust
 @click.option("--fresh", is_flag=True, help="Measure again what the ledger holds already")
 def command(
     *, patches: tuple[str, ...], profile: str | None, pairs: int | None, mode: Mode,
-    calibrate: bool, trust: bool, fresh: bool,
+    calibrate: bool, on: str, address: str | None, machines: int | None, trust: bool, fresh: bool,
 ) -> Verb:
     """Measure each patch against the prefix before it.
 
@@ -52,18 +59,23 @@ def command(
     """
 
     def run(context: Context) -> Answer:
+        where = options.where(on, address, machines)
         options.end_on_term()
         if calibrate:
+            if where and machines is None:  # the noise of every machine that is there
+                where = msgspec.structs.replace(where, machines=None)
             return options.trusting(
                 context,
-                lambda: _calibrate(context, profile, patches, pairs, mode=mode, fresh=fresh),
+                lambda: _calibrate(
+                    context, profile, patches, pairs, mode=mode, fresh=fresh, where=where
+                ),
                 trust=trust,
             )
         found = options.trusting(
             context,
             lambda: flow.verify(
                 context.project, profile, patches, context.console.emit, pairs=pairs, mode=mode,
-                fresh=fresh,
+                fresh=fresh, where=where,
             ),
             trust=trust,
         )
@@ -84,13 +96,13 @@ def command(
 
 def _calibrate(
     context: Context, profile: str | None, patches: tuple[str, ...], pairs: int | None, *,
-    mode: Mode, fresh: bool,
+    mode: Mode, fresh: bool, where: Where | None,
 ) -> Answer:
     if mode != "marginal":
         raise UsageError("--calibrate compares nothing, so it has no --mode", hint="give one")
     found = noise.calibrate(
         context.project, profile, patches, context.console.emit, pairs=pairs or noise.PAIRS,
-        fresh=fresh,
+        fresh=fresh, where=where,
     )
     rows = [
         (

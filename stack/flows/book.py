@@ -54,6 +54,11 @@ class Book:
             held = self._known.get(key)
             return held[1] if held else None
 
+    def trials(self) -> list[Trial]:
+        """Every trial that answers a question, in the order in which they were first answered."""
+        with self._lock:
+            return [trial for _, trial in self._known.values()]
+
     def forget(self, key: str) -> None:
         """Have a question asked again."""
         with self._lock:

@@ -10,8 +10,10 @@ import msgspec
 
 from stack.errors import BenchFailed
 from stack.flows.arms import Comparison, knobs
+from stack.flows.clustering import Where, check, pool_of
 from stack.flows.events import Emit, Said
 from stack.flows.measuring import measuring
+from stack.flows.pool import Lost, Task
 from stack.flows.verify_compare import Comparing
 from stack.flows.verify_plan import arm, benches_of, check_benches, choose
 from stack.flows.verify_trials import Session
@@ -38,7 +40,7 @@ class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
 
 def calibrate(
     project: Project, profile_name: str | None, patches: Sequence[str], emit: Emit, *,
-    pairs: int = PAIRS, fresh: bool = False,
+    pairs: int = PAIRS, fresh: bool = False, where: Where | None = None,
 ) -> Calibrated:
     """Measure `pairs` A/A pairs of each bench with the whole line on both sides, and keep them.
 
@@ -49,6 +51,7 @@ def calibrate(
     name, profile = project.profile(profile_name)
     wanted = choose(project, profile, patches)
     check_benches(project, name, profile, wanted)
+    check(profile, name, where)
     with measuring(project, name, profile, emit, fresh=fresh, what="verify --calibrate") as here:
         asked: dict[str, Comparison] = {}
         for line in (project.find(text) for text in profile.lines):
@@ -65,9 +68,26 @@ def calibrate(
                         before=msgspec.structs.replace(whole, draw="a"),
                         after=msgspec.structs.replace(whole, draw="b"),
                     ))
-        here.session.book.planned = len(asked) * 2 * (pairs + 1)
-        found = [_measure(here.session, one, pairs, emit) for one in asked.values()]
+        with pool_of(project, profile, here, where, emit) as pool:
+            tasks = [
+                _task(one, at, machine, pairs)
+                for at, one in enumerate(asked.values()) for machine in range(pool.machines)
+            ]
+            pool.book.planned = len(tasks) * 2 * (pairs + 1)
+            results = {(task.at, task.machine): got for task, got in pool.each(tasks)}
+        found = []
+        for _, got in sorted(results.items()):
+            if isinstance(got, Lost):
+                raise BenchFailed(got.note, hint="the same command goes on from here")
+            found.append(got)
     return Calibrated(profile=name, machine=here.machine, benches=tuple(found))
+
+
+def _task(asked: Comparison, at: int, machine: int, pairs: int) -> Task[Calibration]:
+    def run(session: Session) -> Calibration:
+        return _measure(session, asked, pairs, session.emit)
+
+    return Task(at=at, unit=at, machine=machine, run=run)
 
 
 def _measure(session: Session, asked: Comparison, pairs: int, emit: Emit) -> Calibration:

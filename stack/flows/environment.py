@@ -64,7 +64,11 @@ def wanted(project: Project, name: str, profile: Profile) -> Wanted:
 
 def find(project: Project, want: Wanted) -> Base | None:
     """The finished base that answers to `want`, if there is one."""
-    folder = want.folder(project)
+    return base_at(want.folder(project))
+
+
+def base_at(folder: Path) -> Base | None:
+    """The finished base in a folder, if there is one."""
     record = read_record(folder)
     if record is None:
         return None
@@ -73,7 +77,7 @@ def find(project: Project, want: Wanted) -> Base | None:
     if not python.exists():
         return None
     return Base(
-        key=f"{want.key}-{record.venv}", venv=venv, python=python,
+        key=f"{record.key}-{record.venv}", venv=venv, python=python,
         site_packages=site_packages(venv), packages=record.installed, record=record,
     )
 

@@ -52,6 +52,10 @@ class HostLost(Exception):
         self.host, self.why, self.alive, self.unfit = host, why, alive, unfit
 
 
+class Stopped(Exception):
+    """The run was stopped while a host worked for it; that work is ended and has no result."""
+
+
 class Local:
     """Trials on this machine."""
 

@@ -42,12 +42,17 @@ class Lost(msgspec.Struct, frozen=True):
 
 class Pool(Protocol):
     """`machines` is on how many machines each comparison is measured, `longest` how many
-    comparisons share their trials at most (None: as many as there are).
+    comparisons share their trials at most (None: as many as there are), `width` how many tasks can
+    run at once, `home` the session of the machine that we are on.
     """
 
     book: Book
+    home: Session
     machines: int
     longest: int | None
+
+    @property
+    def width(self) -> int: ...
 
     def each(self, tasks: Sequence[Task[T]]) -> Iterator[tuple[Task[T], T | Lost]]:
         """The tasks with their results, as they come; an error of one ends all."""
@@ -60,11 +65,15 @@ class Here:
     longest: int | None = None
 
     def __init__(self, session: Session) -> None:
-        self.session, self.book = session, session.book
+        self.home, self.book = session, session.book
+
+    @property
+    def width(self) -> int:
+        return 1
 
     def each(self, tasks: Sequence[Task[T]]) -> Iterator[tuple[Task[T], T | Lost]]:
         for task in tasks:
-            yield task, task.run(self.session)
+            yield task, task.run(self.home)
 
 
 def pieces(groups: Sequence[Sequence[int]], longest: int | None) -> list[list[int]]:

@@ -156,6 +156,8 @@ def _machine(machine: Machine | None) -> str:
     if machine is None:
         return "a machine that the ledger does not describe"
     facts = machine.facts
+    if several := facts.get("machines"):
+        return f"{len(several)} machines"
     cards = ", ".join(facts.get("gpus", ()))
     shown = f"{facts.get('cpu')} with {facts.get('cpus')} processors"
     return f"{shown}, {cards}" if cards else shown

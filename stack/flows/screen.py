@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from stack.flows.arms import Arm, Comparison, knobs
+from stack.flows.book import Book
 from stack.flows.build import Built
 from stack.flows.calibrate import prior_of
+from stack.flows.clustering import Where, check, pool_of
 from stack.flows.events import Emit, Said
 from stack.flows.measuring import measuring
+from stack.flows.pool import Lost, Pool, Task
 from stack.flows.proving import record_of
 from stack.flows.screen_plan import Candidate, Plan
 from stack.flows.screen_race import Racing
 from stack.flows.verify_compare import Found
 from stack.flows.verify_plan import arm
 from stack.flows.verify_trials import Session
+from stack.flows.verifying import about
 from stack.model.line import Member
 from stack.model.outcome import Outcome
 from stack.model.screen_setting import Setting, arguments, environment, label
 from stack.model.trial import Machine, Trial, VerdictRecord
 from stack.model.verdict import Judgement, Verdict
 from stack.store.project import Project
+
+Told = tuple[Found, VerdictRecord]
+Raced = tuple[Candidate, Found, VerdictRecord]
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,39 +66,41 @@ class Screened(msgspec.Struct, frozen=True, kw_only=True):
 
 def screen(
     project: Project, plan: Plan, emit: Emit, *, runs: int | None = None,
-    minutes: float | None = None, fresh: bool = False,
+    minutes: float | None = None, fresh: bool = False, where: Where | None = None,
 ) -> Screened:
     """Build what is missing, then try the candidates in turn; a faster one becomes the control.
 
     Every pair alternates with the best so far, so a drift of the machine hits both. `runs` and
     `minutes` are the budget, over what the screen says itself: a candidate that is begun is ended.
-    Raises `Locked` while another run measures here; an interrupt keeps every finished trial, and
-    the next run goes on from there.
+    On a cluster as many candidates as there are hosts race the best so far at once; where one of
+    them becomes the best, those after it race again. Raises `Locked` while another run measures
+    here; an interrupt keeps every finished trial, and the next run goes on from there.
     """
     what = f"screen {plan.name}"
+    check(plan.profile, plan.profile_name, where)
     with measuring(
         project, plan.profile_name, plan.profile, emit, fresh=fresh, what=what
-    ) as here:
+    ) as here, pool_of(project, plan.profile, here, where, emit) as pool:
         screening = Screening(
-            project, plan, here.built, here.session, emit,
-            _budget(here.session, runs or plan.screen.runs, minutes or plan.screen.minutes),
+            project, plan, here.built, pool, emit,
+            _budget(pool.book, runs or plan.screen.runs, minutes or plan.screen.minutes),
         )
         tried, left = screening.run()
         return Screened(
             plan=plan, machine=here.machine, best=screening.best, tried=tuple(tried),
-            left=tuple(left), runs=here.session.book.run_count,
+            left=tuple(left), runs=pool.book.run_count,
         )
 
 
 def _budget(
-    session: Session, runs: int | None, minutes: float | None
+    book: Book, runs: int | None, minutes: float | None
 ) -> Callable[[], str | None]:
     """A question: why nothing more is begun, or None."""
     begun = time.monotonic()
 
     def spent() -> str | None:
-        if runs is not None and session.book.run_count >= runs:
-            return f"{session.book.run_count} of {runs} runs"
+        if runs is not None and book.run_count >= runs:
+            return f"{book.run_count} of {runs} runs"
         passed = (time.monotonic() - begun) / 60
         if minutes is not None and passed >= minutes:
             return f"{passed:.1f} of {minutes:g} minutes"
@@ -101,19 +110,19 @@ def _budget(
 
 
 class Screening:
-    """One screen on a machine that nobody else measures on."""
+    """One screen on machines that nobody else measures on."""
 
     def __init__(
-        self, project: Project, plan: Plan, built: Built, session: Session, emit: Emit,
+        self, project: Project, plan: Plan, built: Built, pool: Pool, emit: Emit,
         spent: Callable[[], str | None],
     ) -> None:
         self.project, self.plan, self.built = project, plan, built
-        self.session, self.emit, self.spent = session, emit, spent
+        self.pool, self.book, self.emit, self.spent = pool, pool.book, emit, spent
         self.best: Setting = plan.control
         self.best_label = "control"
         self.known = {
             (record.line, record.patch, record.trials): record
-            for record in session.ledger.verdicts(lambda text: emit(Said(text, warning=True)))
+            for record in pool.book.ledger.verdicts(lambda text: emit(Said(text, warning=True)))
             if record.mode == "screen"
         }
 
@@ -126,15 +135,38 @@ class Screening:
             if why is not None and any(one.refusal is None for one in waiting):
                 self.emit(Said(f"the budget is spent: {why}; {len(waiting)} candidates are left"))
                 break
-            candidate = waiting.pop(0)
-            open_ = sum(one.refusal is None for one in (candidate, *waiting))
-            self.session.book.planned = self.session.book.done + open_ * self.plan.each
-            tried.append(self._try(candidate))
+            open_ = sum(one.refusal is None for one in waiting)
+            self.book.planned = self.book.done + open_ * self.plan.each
+            best = self.best
+            for raced in self._race(waiting[: self.pool.width]):
+                waiting.pop(0)
+                tried.append(self._settle(raced))
+                if self.best is not best:
+                    break
         return tried, waiting
 
-    def _try(self, candidate: Candidate) -> Tried:
+    def _race(self, candidates: Sequence[Candidate]) -> list[Raced]:
+        """The candidates against the best so far, in their order."""
+        asked = [self._asked(one) for one in candidates]
+        tasks = [
+            self._task(asked[at], candidate, at)
+            for at, candidate in enumerate(candidates) if candidate.refusal is None
+        ]
+        found = {task.at: result for task, result in self.pool.each(tasks)}
+        raced = []
+        for at, candidate in enumerate(candidates):
+            result = found.get(at) or self._refused(candidate)
+            if isinstance(result, Lost):
+                said = Judgement(verdict=Verdict.UNCLEAR, method="hosts lost", note=result.note)
+                result = _told(result.session, asked[at], Found(judgement=said))
+            elif isinstance(result, Found):
+                result = _told(self.pool.home, asked[at], result)
+            raced.append((candidate, *result))
+        return raced
+
+    def _asked(self, candidate: Candidate) -> Comparison:
         setting = {**self._base(candidate), **candidate.setting}
-        asked = Comparison(
+        return Comparison(
             line=f"screen/{self.plan.name}", outcome=Outcome.CLEAN, mode="screen",
             member=Member(
                 name=candidate.label, kind="feature" if self.plan.screen.exact else "experiment"
@@ -143,35 +175,42 @@ class Screening:
             before=self._arm(self.best, self.best_label),
             after=self._arm(setting, candidate.label),
         )
-        if candidate.refusal is not None:
-            refusal = candidate.refusal
-            text = f"{refusal.what}: {refusal.text}"
-            found = Found(judgement=Judgement(
-                verdict=Verdict.BLOCKED, method="preflight", cause=refusal.text,
-                note=f"never started: {text}",
-            ))
-        else:
+
+    def _task(self, asked: Comparison, candidate: Candidate, at: int) -> Task[Told]:
+        def run(session: Session) -> Told:
             found = Racing(
-                self.session, asked, self.plan.pairs, hopeless=self.plan.screen.hopeless,
-                prior=prior_of(self.session, asked.name, asked.bench),
+                session, asked, self.plan.pairs, hopeless=self.plan.screen.hopeless,
+                prior=prior_of(session, asked.name, asked.bench),
                 family=sum(one.refusal is None for one in self.plan.candidates),
             ).race()
-        differ = _tokens_differ(found)
-        judgement = found.judgement
-        if differ and judgement.verdict not in (Verdict.BROKEN, Verdict.BLOCKED):
-            note = f"{judgement.note}; its greedy tokens differ"
-            judgement = msgspec.structs.replace(judgement, note=note)
-        record = record_of(self.session, asked, found, judgement)
+            return _told(session, asked, found)
+
+        unit = self.plan.candidates.index(candidate)
+        return Task(at=at, unit=unit, run=run, cost=self.plan.each, about=about(asked))
+
+    @staticmethod
+    def _refused(candidate: Candidate) -> Found:
+        refusal = candidate.refusal
+        assert refusal is not None, "every other candidate was raced"
+        return Found(judgement=Judgement(
+            verdict=Verdict.BLOCKED, method="preflight", cause=refusal.text,
+            note=f"never started: {refusal.what}: {refusal.text}",
+        ))
+
+    def _settle(self, raced: Raced) -> Tried:
+        """Write down what a race came to; a candidate that won is the best from now on."""
+        candidate, found, record = raced
         known = self.known.get((record.line, record.patch, record.trials))
         if known is None or (known.verdict, known.note) != (record.verdict, record.note):
-            self.session.book.record(record)
+            self.book.record(record)
         self.emit(Said(f"{candidate.label}: {record.verdict}: {record.note}"))
         against = self.best_label
         if record.verdict in (Verdict.FASTER, Verdict.UNBLOCKED):
-            self.best, self.best_label = setting, label(setting)
+            self.best = {**self._base(candidate), **candidate.setting}
+            self.best_label = label(self.best)
         return Tried(
             candidate=candidate, against=against, record=record, trials=found.trials,
-            tokens_differ=differ,
+            tokens_differ=_tokens_differ(found),
         )
 
     def _base(self, candidate: Candidate) -> Setting:
@@ -192,6 +231,15 @@ class Screening:
         first = lines[0]
         side = arm(self.built, first, self.built.layers[first.id][-1], both)
         return msgspec.structs.replace(side, prefix=name, arguments=more)
+
+
+def _told(session: Session, asked: Comparison, found: Found) -> Told:
+    """A race with its record, which says where the tokens of the two sides differ."""
+    judgement = found.judgement
+    if _tokens_differ(found) and judgement.verdict not in (Verdict.BROKEN, Verdict.BLOCKED):
+        note = f"{judgement.note}; its greedy tokens differ"
+        judgement = msgspec.structs.replace(judgement, note=note)
+    return found, record_of(session, asked, found, judgement)
 
 
 def _tokens_differ(found: Found) -> bool:

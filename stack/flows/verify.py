@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from stack.flows.clustering import Where, check, pool_of
 from stack.flows.events import Emit
 from stack.flows.measuring import measuring
-from stack.flows.pool import Here
 from stack.flows.proving import Proved
 from stack.flows.verify_plan import check_benches, choose, comparisons
 from stack.flows.verifying import Verifying
@@ -40,18 +40,21 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 def verify(
     project: Project, profile_name: str | None, patches: Sequence[str], emit: Emit, *,
     pairs: int | None = None, mode: Mode = "marginal", fresh: bool = False,
+    where: Where | None = None,
 ) -> Verified:
     """Build what is missing, then put each patch of the profile's lines to the test.
 
     `patches` picks some of them, `pairs` overrides what the benches say, `fresh` measures again
     what the ledger holds. Gates and warm-ups of all come before any timing; comparisons that share
-    a side are then timed together. Raises `Locked` while another run measures here; an interrupt
-    keeps every finished trial, and the next run goes on from there.
+    a side are then timed together, here or on the hosts of a cluster. Raises `Locked` while another
+    run measures here; an interrupt keeps every finished trial, and the next run goes on from there.
     """
     name, profile = project.profile(profile_name)
     wanted = choose(project, profile, patches)
     check_benches(project, name, profile, wanted)
+    check(profile, name, where)
     with measuring(project, name, profile, emit, fresh=fresh) as here:
         asked = list(comparisons(project, profile, here.built, wanted, emit, mode=mode))
-        proved = Verifying(Here(here.session), asked, pairs, emit).run()
+        with pool_of(project, profile, here, where, emit) as pool:
+            proved = Verifying(pool, asked, pairs, emit).run()
     return Verified(profile=name, machine=here.machine, proved=proved)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from stack.flows.arms import Comparison
 from stack.flows.calibrate import prior_of
 from stack.flows.events import Emit, Said
@@ -12,8 +14,11 @@ from stack.flows.proving import Proved, label, record_of, rejudged
 from stack.flows.verify_compare import SIDES, Comparing, Found
 from stack.flows.verify_rounds import Rounds, groups
 from stack.flows.verify_trials import Session
+from stack.model.judge import Rule, looks_up_to
+from stack.model.over_hosts import over_machines, together
 from stack.model.trial import Trial, VerdictRecord, digest
 from stack.model.verdict import Judgement, Verdict, over_patches
+from stack.store.stamps import now
 
 At = tuple[int, int]
 """A comparison and a machine, by their numbers."""
@@ -36,6 +41,7 @@ class Verifying:
         places = [(at, machine) for machine in self.machines for at in range(len(asked))]
         self.gates = {at: 2 * (bool(asked[at[0]].bench.gate) + 1) for at in places}
         self.pairs = {at: 2 * self.counts[at[0]] for at in places}
+        self.family = 1
         self.trials: dict[At, tuple[Trial, ...]] = {}
         self.found: dict[At, Told] = {}
 
@@ -66,7 +72,7 @@ class Verifying:
             found = comparing.prepare()
             if found is None:
                 return None, tuple(comparing.trials)
-            return (found, record_of(session, asked, found, found.judgement)), found.trials
+            return _recorded(session, asked, found), found.trials
 
         return Task(
             at=at[0], unit=self.unit[at[0]], machine=at[1], run=run, cost=self.gates[at],
@@ -75,9 +81,10 @@ class Verifying:
 
     def _measure(self) -> None:
         """The family are all comparisons that some machine is to time."""
-        family = len({at for at, machine in self.gates if (at, machine) not in self.found})
+        timed_somewhere = {at for at, machine in self.gates if (at, machine) not in self.found}
+        self.family = max(1, len(timed_somewhere))
         tasks = [
-            self._timing(piece, timed, machine, max(1, family))
+            self._timing(piece, timed, machine)
             for machine in self.machines for piece in self.pieces
             if (timed := [at for at in piece if (at, machine) not in self.found])
         ]
@@ -90,27 +97,37 @@ class Verifying:
             self._plan()
 
     def _timing(
-        self, piece: Sequence[int], timed: Sequence[int], machine: int, family: int
+        self, piece: Sequence[int], timed: Sequence[int], machine: int
     ) -> Task[Timed]:
         def run(session: Session) -> Timed:
-            open_ = []
+            told: Timed = []
+            open_: dict[int, Comparing] = {}
             for at in timed:
                 asked = self.asked[at]
                 one = Comparing(
-                    session, asked, self.counts[at], family=family,
+                    session, asked, self.counts[at], family=self.family,
                     prior=prior_of(session, asked.name, asked.bench),
                 )
-                one.trials = list(self.trials[at, machine])
-                one.warm_here()
-                open_.append(one)
+                held = self.trials[at, machine]
+                if any(trial.machine != session.ground.machine for trial in held):
+                    found = one.prepare()  # its machine is gone: another has gates of its own
+                    if found is not None:
+                        told.append((at, _recorded(session, asked, found)))
+                        continue
+                else:
+                    one.trials = list(held)
+                    one.warm_here()
+                open_[at] = one
             if len(piece) == 1:
-                found = [open_[0].measure()]
+                results = [one.measure() for one in open_.values()]
             else:
-                found = Rounds([self.asked[at] for at in piece], open_).run()
-            return [
-                (at, (one, record_of(session, self.asked[at], one, one.judgement)))
-                for at, one in zip(timed, found, strict=True)
+                every = [self.asked[at] for at in piece]
+                results = Rounds(every, list(open_.values())).run() if open_ else []
+            told += [
+                (at, _recorded(session, self.asked[at], found))
+                for at, found in zip(open_, results, strict=True)
             ]
+            return told
 
         return Task(
             at=timed[0], unit=self.unit[timed[0]], machine=machine, run=run,
@@ -119,8 +136,7 @@ class Verifying:
 
     def _lost(self, lost: Lost, at: int) -> Told:
         judgement = Judgement(verdict=Verdict.UNCLEAR, method="hosts lost", note=lost.note)
-        found = Found(judgement=judgement)
-        return found, record_of(lost.session, self.asked[at], found, judgement)
+        return _recorded(lost.session, self.asked[at], Found(judgement=judgement))
 
     def _plan(self) -> None:
         left = sum(self.gates.values()) + sum(self.pairs.values())
@@ -137,17 +153,45 @@ class Verifying:
 
     def _corrected(self) -> tuple[Proved, ...]:
         """The verdicts, corrected for their number; a changed one is recorded as a correction."""
-        results = [self.found[at, 0] for at in range(len(self.asked))]
-        judgements = over_patches([found.judgement for found, _ in results])
+        results = [self._over_machines(at) for at in range(len(self.asked))]
+        judgements = over_patches([judgement for judgement, _ in results])
         proved = []
-        for at, ((found, first), judgement) in enumerate(zip(results, judgements, strict=True)):
-            record = first
-            if judgement != found.judgement:
-                record = rejudged(first, self.asked[at], judgement)
+        for at, ((before, first), judgement) in enumerate(zip(results, judgements, strict=True)):
+            record = first.record
+            if judgement != before:
+                record = rejudged(record, self.asked[at], judgement)
                 self.book.record(record)
                 self._say(record)
-            proved.append(Proved(record=record, trials=found.trials))
+            proved.append(Proved(record=record, trials=first.trials))
         return tuple(proved)
+
+    def _over_machines(self, at: int) -> tuple[Judgement, Proved]:
+        """What a comparison came to on all machines; on one it is what it came to there."""
+        each = {told[1].machine: told for told in (self.found[at, one] for one in self.machines)}
+        found, record = self.found[at, 0]
+        if len(each) == 1:
+            return found.judgement, Proved(record=record, trials=found.trials)
+        asked, bench = self.asked[at], self.asked[at].bench
+        rule = Rule(
+            better=bench.better, minimum_effect=bench.minimum_effect, family=self.family,
+            looks=looks_up_to(self.counts[at]),
+        )
+        judgement = over_machines([told[0].judgement for told in each.values()], rule)
+        whole = together(sorted(each), now())
+        self.book.record(whole)
+        record = rejudged(record, asked, judgement)
+        trials = tuple(trial for told in each.values() for trial in told[0].trials)
+        record = msgspec.structs.replace(
+            record, machine=whole.id, trials=tuple(trial.id for trial in trials), replaces=None,
+            before_value=None, after_value=None,
+        )
+        self.book.record(record)
+        self._say(record)
+        return judgement, Proved(record=record, trials=trials)
+
+
+def _recorded(session: Session, asked: Comparison, found: Found) -> Told:
+    return found, record_of(session, asked, found, found.judgement)
 
 
 def about(asked: Comparison) -> tuple[str, ...]:

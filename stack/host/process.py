@@ -139,6 +139,25 @@ def run(
         )
 
 
+def guard(mark: str) -> int:
+    """Have every process that carries `mark` (`NAME=value`) ended as soon as we are gone.
+
+    The handle that is given back keeps it so; closing it ends them as well.
+    """
+    theirs, ours = os.pipe()
+    try:
+        argv = [sys.executable, "-P", "-m", "stack.host.guard", mark]
+        env = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen(
+            argv, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
+            start_new_session=True,
+        ) as child:
+            child.wait()
+    finally:
+        os.close(theirs)
+    return ours
+
+
 def _poll(child: subprocess.Popen[bytes]) -> tuple[int, int] | None:
     """Exit code and peak memory of a child that has ended, else None."""
     pid, status, usage = os.wait4(child.pid, os.WNOHANG)

@@ -145,6 +145,7 @@ def judge_pairs(pairs: Sequence[Pair], rule: Rule) -> Judgement:
         alpha=LOOK_ALPHA[len(rule.looks)],
         detectable=math.expm1(smallest),
         calibrated=found.trusted_prior,
+        error=found.error,
     )
 
 

@@ -31,7 +31,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
     `detectable` is the smallest effect (a fraction) that these pairs find with 80 % power. `p` is
     two-sided, at the look that decided; one patch alone has to stay below `alpha` there.
-    `same_cause` says that both sides failed alike.
+    `same_cause` says that both sides failed alike. `error` is the standard error of the log ratio.
     """
 
     verdict: Verdict
@@ -48,6 +48,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     calibrated: bool = False
     cause: str | None = None
     same_cause: bool = False
+    error: float | None = None
 
 
 def over_patches(judgements: Sequence[Judgement]) -> list[Judgement]:

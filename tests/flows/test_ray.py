@@ -1,0 +1,246 @@
+"""`stack verify --on ray` and `stack screen --on ray` on a real cluster of three nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.host import survivors
+from stack.model.trial import digest
+from stack.store import lock
+from tests.support.cli import Output
+from tests.support.ray_nodes import NAMES, Nodes
+from tests.support.toy_engine import Toy
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'patch-stack[ray]'")
+pytestmark = [
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.filterwarnings("default"),
+]
+
+
+HIDE = """
+import sys
+
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name == "ray":
+            raise ModuleNotFoundError("No module named 'ray'")
+
+sys.meta_path.insert(0, Hide())
+"""
+SCREEN = """
+schema = 1
+[screen.knobs]
+bench = "softmax"
+[screen.knobs.knob]
+TOY_TIMING = ["1", "2"]
+TOY_OTHER = ["1"]
+"""
+
+
+def ppid(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    nodes = Nodes(tmp_path_factory.mktemp("hosts"))
+    yield nodes
+    nodes.stop()
+
+
+@pytest.fixture
+def nodes(started: Nodes) -> Nodes:
+    return started.whole()
+
+
+def verify(toy: Toy, nodes: Nodes, *more: str) -> Output:
+    return toy.stack("verify", "--on", "ray", "--address", nodes.address, *more)
+
+
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def told(document: Any) -> list[tuple[Any, ...]]:
+    """What must be the same wherever trials ran; which side of a pair is first is drawn by lot."""
+    return [
+        (row["name"], row["verdict"], row["holds"], row["cause"], sorted({
+            (
+                "by lot" if trial["role"] == "pair" else trial["key"], trial["side"],
+                trial["role"], str(trial["pair"]), trial["outcome"], str(trial["cause"]),
+            )
+            for trial in row["trials"]
+        }))
+        for row in document["data"]["patches"]
+    ]
+
+
+def test_the_same_trials_and_verdicts_here_and_on_three_nodes(toy: Toy, nodes: Nodes) -> None:
+    done = verify(toy, nodes, "--json")
+    assert done.code == 0, done
+    there = toy.trials()
+    hosts = {trial["host"] for trial in there}
+    assert len(hosts) > 1
+    assert hosts <= set(NAMES)
+    for name in NAMES:
+        assert f"{name} is ready: machine" in done.err
+    for trial in there:
+        assert (toy.state / trial["log"]).is_file()
+        assert trial["proved"] >= 1
+    assert len({trial["host"] for trial in there if trial["role"] == "pair"}) == 1
+    # Every question that was answered there is one of this machine: only caches, which are the
+    # hosts' own, have to be warmed here, and the recorded values give the same verdicts.
+    here = toy.stack.ok("verify", "--json")
+    assert told(here.json) == told(done.json)
+    assert [row["ratio"] for row in here.json["data"]["patches"]] == [
+        row["ratio"] for row in done.json["data"]["patches"]
+    ]
+    assert {trial["role"] for trial in toy.trials()[len(there):]} == {"warm-up"}
+    # Measured here alone, they have the same answers.
+    (toy.state / "ledger").rename(toy.state / "other-ledger")
+    assert told(toy.stack.ok("verify", "--json").json) == told(done.json)
+    # Patched files and scripts came by content, once to each host that needed them.
+    patched = {
+        hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (toy.state / "layers").rglob("*.py") if not path.is_symlink()
+    }
+    script = hashlib.sha256((toy.stack.folder / "engine.py").read_bytes()).hexdigest()
+    for name in NAMES:
+        came = {path.name for path in nodes.contents(name)}
+        assert script in came
+        assert came <= patched | {script}
+
+
+def at_work(nodes: Nodes) -> dict[str, list[int]]:
+    """The processes of trials by host, only of hosts that have some."""
+    folder = nodes.folder / "cache" / "hosts"
+    found = {name: survivors.marked(f"STACK_PROJECT={folder / name}/".encode()) for name in NAMES}
+    return {name: pids for name, pids in found.items() if pids}
+
+
+def start(toy: Toy, nodes: Nodes, *more: str) -> subprocess.Popen[bytes]:
+    with open(toy.stack.folder / "err.txt", "ab") as err:
+        return subprocess.Popen(
+            toy.stack.argv("verify", "--on", "ray", "--address", nodes.address, *more),
+            cwd=toy.stack.folder, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True,
+        )
+
+
+def timing(toy: Toy, nodes: Nodes) -> str:
+    """Wait until a host times a pair; its name."""
+    until(lambda: any(trial["role"] == "pair" for trial in toy.trials()) and at_work(nodes))
+    return next(iter(at_work(nodes)))
+
+
+def nothing_lost_or_twice(toy: Toy) -> None:
+    """Every question is answered once but for warm-ups, of which each host needs its own, and
+    both sides of a pair ran on one host."""
+    trials = [trial for trial in toy.trials() if trial["outcome"] != "blocked:host_lost"]
+    assert len({trial["id"] for trial in toy.trials()}) == len(toy.trials())
+    keys = [trial["key"] for trial in trials if trial["role"] != "warm-up"]
+    hosts: dict[tuple[str, int], list[str]] = {}
+    for trial in trials:
+        if trial["role"] == "pair":
+            hosts.setdefault((trial["env"].get("TOY_TIMING"), trial["pair"]), []).append(
+                trial["host"]
+            )
+    again = len(keys) - len(set(keys))
+    assert again <= 1, "at most the first half of the pair whose host was lost"
+    for of_pair in hosts.values():
+        assert of_pair[-1] == of_pair[-2]
+
+
+@pytest.mark.parametrize("what", ["node", "worker"])
+def test_with_a_killed_node_or_worker_nothing_is_lost(toy: Toy, nodes: Nodes, what: str) -> None:
+    toy.stack.ok("build")
+    toy.configure(seconds=1.5)
+    process = start(toy, nodes, "time-the-steps", "--json")
+    busy = timing(toy, nodes)
+    if what == "node":
+        nodes.kill(busy)
+    else:
+        parents = {ppid(pid) for pid in at_work(nodes)[busy]} - set(at_work(nodes)[busy])
+        os.kill(min(parents - {1}), signal.SIGKILL)
+    assert process.wait(120) == 0, (toy.stack.folder / "err.txt").read_text()
+    said = (toy.stack.folder / "err.txt").read_text()
+    assert re.search(rf"{busy}: (its worker ended|the host is gone) .*given to another", said), said
+    lost = [trial for trial in toy.trials() if trial["outcome"] == "blocked:host_lost"]
+    assert [trial["host"] for trial in lost] == [busy]
+    nothing_lost_or_twice(toy)
+    until(lambda: not at_work(nodes))
+
+
+def test_a_killed_driver_goes_on_from_its_ledger(toy: Toy, nodes: Nodes) -> None:
+    toy.stack.ok("build")
+    toy.configure(seconds=1.5)
+    process = start(toy, nodes, "time-the-steps", "--json")
+    timing(toy, nodes)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = toy.trials()
+    until(lambda: not at_work(nodes))
+    toy.configure(seconds=1.5)
+    done = verify(toy, nodes, "time-the-steps", "--json")
+    assert done.code == 0, done
+    assert toy.trials()[: len(kept)] == kept
+    nothing_lost_or_twice(toy)
+
+
+def test_an_interrupt_ends_what_runs_on_the_hosts(toy: Toy, nodes: Nodes) -> None:
+    toy.stack.ok("build")
+    toy.configure(seconds=20)
+    process = start(toy, nodes, "--json")
+    until(lambda: len(at_work(nodes)) > 1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130, (toy.stack.folder / "err.txt").read_text()
+    until(lambda: not at_work(nodes), 10)
+    assert {trial["outcome"] for trial in toy.trials()} <= {"ok", "blocked:native_crash"}
+
+
+def test_a_host_that_cannot_measure_is_set_aside_with_the_reason(toy: Toy, nodes: Nodes) -> None:
+    toy.stack.ok("build")
+    (folder,) = {f"{toy.stack.folder.name}-{digest(str(toy.stack.folder.resolve()))[:8]}"}
+    state = nodes.folder / "cache/hosts/ash" / folder / ".stack"
+    with lock.hold(state / "measuring.lock", "somebody else"):
+        done = verify(toy, nodes, "time-the-steps", "--json")
+    assert done.code == 0, done
+    assert "ash is set aside: " in done.err
+    assert "somebody else" in done.err
+    assert {trial["host"] for trial in toy.trials()} <= {"birch", "cedar"}
+    settings = toy.stack.folder / "stack.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace("[profile.tiny]", "[profile.tiny]\nresources = { XPU = 4 }"))
+    none = verify(toy, nodes, "--json")
+    assert none.code == 5
+    assert "XPU: 4 wanted, 0 there" in none.json["errors"][0]["context"][0]
+
+
+def test_without_ray_or_a_cluster_the_message_says_what_to_do(toy: Toy, tmp_path: Path) -> None:
+    hide = tmp_path / "hide"
+    hide.mkdir()
+    (hide / "sitecustomize.py").write_text(HIDE)
+    path = os.pathsep.join(filter(None, [str(hide), os.environ.get("PYTHONPATH")]))
+    for verb in (("verify",), ("screen", "knobs.toml")):
+        (toy.stack.folder / "knobs.toml").write_text(SCREEN)
+        wrong = toy.stack(*verb, "--on", "ray", env={"PYTHONPATH": path})
+        assert wrong.code == 2
+        assert wrong.err.splitlines() == [
+            "error: other hosts are reached through Ray, which is not installed here",
+            "hint: pip install 'patch-stack[ray]', on every host of the cluster",
+        ]
+    assert not (toy.state / "venvs").exists()
+    assert "hint: --on ray" in toy.stack("verify", "--machines", "2").err
