@@ -126,12 +126,12 @@ def hammer(test: Callable[..., None], strategy: st.SearchStrategy[object], examp
 def test_a_spoilt_file_is_read_or_refused_and_no_line_is_lost() -> None:
     files = [data for number in range(12) for data in Maker(number, BASE).run(6).files.values()]
 
-    def one_file(drawn: tuple[int, list[tuple[int, float, int, bytes]]]) -> None:
+    def spoilt(drawn: tuple[int, list[tuple[int, float, int, bytes]]]) -> None:
         begun = time.process_time()
         no_line_is_lost(mutated(files[drawn[0]], drawn[1]))
         assert time.process_time() - begun < SLOW
 
-    hammer(one_file, st.tuples(st.integers(0, len(files) - 1), st.lists(MUTATION, max_size=6)), 150)
+    hammer(spoilt, st.tuples(st.integers(0, len(files) - 1), st.lists(MUTATION, max_size=6)), 150)
 
 
 def test_a_spoilt_pile_has_a_row_for_each_file_and_keeps_what_it_takes(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_spoilt_pile_has_a_row_for_each_file_and_keeps_what_it_takes(tmp_path:
     folder = tmp_path / "pile"
     folder.mkdir()
 
-    def one_pile(drawn: tuple[int, list[tuple[float, list[tuple[int, float, int, bytes]]]]]) -> None:
+    def piles(drawn: tuple[int, list[tuple[float, list[tuple[int, float, int, bytes]]]]]) -> None:
         for path in folder.iterdir():
             path.unlink()
         files = dict(Maker(drawn[0], BASE).run(9).files)
@@ -165,10 +165,10 @@ def test_a_spoilt_pile_has_a_row_for_each_file_and_keeps_what_it_takes(tmp_path:
         seen = {Path(row.file).name.partition(":")[0] for row in done.rows.values()}
         assert {name for name in files if name.endswith(packed)} <= seen
 
-    spoilt = st.lists(
+    spoilings = st.lists(
         st.tuples(st.floats(0, 1, exclude_max=True), st.lists(MUTATION, max_size=4)), max_size=4
     )
-    hammer(one_pile, st.tuples(st.integers(0, 1 << 20), spoilt), 25)
+    hammer(piles, st.tuples(st.integers(0, 1 << 20), spoilings), 25)
 
 
 def holds(odb: ObjectStore, done: Replayed, tree: str, end: str) -> None:
