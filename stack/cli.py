@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -119,6 +121,8 @@ add_global_flags(root)
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line; the exit code. Nothing below this function exits or prints errors."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a locale without our letters is no bug of ours
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(argv)
         Console().flush()

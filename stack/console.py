@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import msgspec
 
 from stack.errors import StackError
 from stack.flows.events import Event, Progress, Said
+from stack.model.visible import visible, visible_json, visible_line
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
@@ -26,6 +28,9 @@ _STYLES = {
     "bad": "31",
     "dim": "2",
 }
+# Stands for ESC [ in what we paint, until it is written: two letters for private use, drawn anew
+# in each run, so that no text from elsewhere can hold them. A raw ESC in a text is never ours.
+_MARK = "".join(chr(0xF0000 + secrets.randbelow(0xFFFE)) for _ in range(2))
 
 
 class Console:
@@ -39,11 +44,14 @@ class Console:
     def out(self, text: str = "") -> None:
         """A line of data."""
         self._clear()
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(_ready(text) + "\n")
 
     def raw(self, data: bytes) -> None:
-        """Bytes of data, untouched."""
+        """Bytes of data: untouched, but on a terminal, which they must not steer."""
         self._clear()
+        if sys.stdout.isatty():
+            sys.stdout.write(visible(data.decode("utf-8", "surrogateescape")))
+            return
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -62,32 +70,33 @@ class Console:
         """A message for the person; never data."""
         if not self.quiet:
             self._clear()
-            sys.stderr.write(text + "\n")
+            sys.stderr.write(_ready(text) + "\n")
 
     def warn(self, text: str) -> None:
         self._clear()
-        sys.stderr.write(f"{self._paint('warning:', 'warning', sys.stderr)} {text}\n")
+        said = _ready(f"{self._paint('warning:', 'warning', sys.stderr)} {text}")
+        sys.stderr.write(said + "\n")
 
     def error(self, error: StackError) -> None:
         """One line that says what and where, what belongs to it, then the next step."""
         self._clear()
-        lines = [f"{self._paint('error:', 'error', sys.stderr)} {error.message}"]
-        lines += [f"  {line}" for line in error.context]
+        lines = [f"{self._paint('error:', 'error', sys.stderr)} {visible_line(error.message)}"]
+        lines += [f"  {line}" for said in error.context for line in visible(said).split("\n")]
         if error.hint:
-            lines.append(f"{self._paint('hint:', 'hint', sys.stderr)} {error.hint}")
-        sys.stderr.write("\n".join(lines) + "\n")
+            lines.append(f"{self._paint('hint:', 'hint', sys.stderr)} {visible_line(error.hint)}")
+        sys.stderr.write(_ready("\n".join(lines)) + "\n")
 
     def json(self, document: object) -> None:
         """The one JSON document of a run."""
         self._clear()
-        sys.stdout.write(
-            msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
-        )
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+        sys.stdout.write(visible_json(text) + "\n")
 
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()
     ) -> None:
         """A table on stdout; on a pipe it is as wide as it needs to be."""
+        rows = [[_ready(cell).replace("\n", "\\n") for cell in row] for row in rows]
         if not sys.stdout.isatty() and not self._colored(sys.stdout):
             for line in _plain(columns, rows, right):
                 self.out(line)
@@ -122,7 +131,8 @@ class Console:
         with Live(console=rich, screen=True, auto_refresh=False) as live:
 
             def draw(lines: Sequence[str]) -> None:
-                page = Text("\n".join(lines[: rich.size.height]), no_wrap=True, overflow="ellipsis")
+                shown = visible("\n".join(lines[: rich.size.height]))
+                page = Text(shown, no_wrap=True, overflow="ellipsis")
                 live.update(page, refresh=True)
 
             yield draw
@@ -132,7 +142,7 @@ class Console:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
         self.error(about)
-        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.write(f"{visible_line(question)} [y/N] ")
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -162,7 +172,7 @@ class Console:
         if event.done is not None and event.total:
             share = f" {event.done:.0f}/{event.total:.0f}"
         width = max(20, _columns() - 1)
-        line = f"{event.label}{share} {event.detail}"[:width]
+        line = visible_line(f"{event.label}{share} {event.detail}")[:width]
         sys.stderr.write(f"\r\x1b[2K{line}")
         sys.stderr.flush()
         self._live = True
@@ -175,7 +185,7 @@ class Console:
     def _paint(self, text: str, style: str, stream: Any) -> str:
         if not self._colored(stream):
             return text
-        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+        return f"{_MARK}{_STYLES[style]}m{text}{_MARK}0m"
 
     def _colored(self, stream: Any) -> bool:
         if self.color != "auto":
@@ -193,6 +203,11 @@ class Console:
             file=sys.stdout, width=width, force_terminal=colored, no_color=not colored,
             highlight=False, emoji=False, markup=False,
         )
+
+
+def _ready(text: str) -> str:
+    """A text as it may be written: nothing in it steers a terminal, but what we painted."""
+    return visible(text).replace(_MARK, "\x1b[")
 
 
 def _plain(

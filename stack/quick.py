@@ -25,6 +25,8 @@ def answer(argv: list[str]) -> int | None:
             text = list_text(root, argv[1:])
         except (OSError, ValueError, KeyError, TypeError):
             return None  # the full command line says what is wrong, with file and line
+        if not text.replace("\n", "").isprintable():
+            return None  # a name that would steer the terminal; the full command line spells it out
         sys.stdout.write(text)
         return 0
     return None
@@ -146,7 +148,7 @@ def _complete() -> int | None:
             except (OSError, ValueError, KeyError, TypeError):
                 continue
     for word, text in found.items():
-        if word.startswith(current):
+        if word.startswith(current) and word.isprintable():
             if shell == "zsh":
                 sys.stdout.write(f"plain\n{word}\n{text}\n")
             elif shell == "fish":

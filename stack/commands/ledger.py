@@ -13,6 +13,7 @@ from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
 from stack.flows import ledger_evidence, ledger_import, ledger_out
+from stack.model.visible import visible, visible_json
 from stack.store import atomic
 
 
@@ -106,6 +107,7 @@ def out(
             "csv": lambda: ledger_out.to_csv(found),
         }
         text = forms[form]() if form else ""
+        text = visible(text) if form in ("markdown", "csv") else visible_json(text)
         if output is not None:
             atomic.write(ctx.folder / output, text.encode())
 

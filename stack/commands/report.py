@@ -14,6 +14,7 @@ from stack.errors import StateError, UsageError
 from stack.flows import ledger_evidence
 from stack.flows import report as flow
 from stack.model.evidence import Evidence
+from stack.model.visible import visible
 from stack.store import atomic
 from stack.store.project import Line
 
@@ -61,6 +62,7 @@ def command(
         text = "" if form is None else _text(context, found, form, revisions)
         if form == "md":
             text += ledger_evidence.to_markdown(history)
+        text = visible(text)
         if output is not None:
             atomic.write(context.folder / output, text.encode())
 

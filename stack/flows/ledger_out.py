@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 
@@ -16,7 +14,7 @@ from stack.model.exchange_out import COLUMNS, cells, pytorch_records
 from stack.model.exchange_samples import Sample, samples
 from stack.model.line import near
 from stack.model.settings import Profile
-from stack.report import markdown
+from stack.report import markdown, sheet
 from stack.store.ledger import Ledger
 from stack.store.project import Project
 
@@ -89,11 +87,7 @@ def _version(profile: Profile) -> str | None:
 
 
 def to_csv(found: Sequence[Sample]) -> str:
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(cells(sample) for sample in found)
-    return sink.getvalue()
+    return sheet.table(COLUMNS, map(cells, found))
 
 
 def to_markdown(found: Sequence[Sample]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +11,7 @@ from stack.errors import StateError
 from stack.flows.events import Emit, Said
 from stack.flows.staleness import machine_now, why_stale
 from stack.model.trial import Machine, Trial, VerdictRecord
-from stack.report import markdown
+from stack.report import markdown, sheet
 from stack.store.ledger import Ledger
 from stack.store.project import Project
 
@@ -166,10 +164,8 @@ def _machine(machine: Machine | None) -> str:
 def to_csv(found: Report) -> str:
     """One line a verdict, with the numbers unrounded."""
     names = [name for name in VerdictRecord.__struct_fields__ if name != "trials"]
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow([*names, "trials"])
-    for record in found.verdicts:
-        cells = [getattr(record, name) for name in names]
-        writer.writerow([*cells, " ".join(record.trials)])
-    return sink.getvalue()
+    rows = (
+        [*(getattr(record, name) for name in names), " ".join(record.trials)]
+        for record in found.verdicts
+    )
+    return sheet.table([*names, "trials"], rows)

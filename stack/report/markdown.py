@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[str] = ()
 ) -> str:
-    """A pipe table with aligned columns; a pipe or a line break in a cell cannot break it."""
+    """A pipe table with aligned columns; a cell cannot break it, and holds no link and no HTML."""
     cells = [[_cell(text) for text in row] for row in (columns, *rows)]
     widths = [max(3, *(len(row[at]) for row in cells)) for at in range(len(columns))]
     rule = [
@@ -29,4 +30,5 @@ def _cell(text: str) -> str:
     plain = " ".join(text.split())
     for character in "\\|<*_`":
         plain = plain.replace(character, "\\" + character)
-    return plain
+    plain = re.sub(r"&(?=[#\w])", "&amp;", plain)
+    return plain.replace("](", "]\\(")
