@@ -100,9 +100,10 @@ class Cluster:
         begun = [self._work(name, key, works[key]) for name, key in enumerate(names)]
         self._scheduler = self._fresh(self._scheduler)
         self._give(self._scheduler.add(begun), left)
+        open_ = len(tasks)
         alone = time.monotonic()
         try:
-            while any(left.values()):
+            while open_:
                 if self.sessions or self._opening:
                     alone = time.monotonic()
                 elif time.monotonic() - alone > _ALONE_FOR:
@@ -112,6 +113,7 @@ class Cluster:
                     if told.kind == "result":
                         name, task, result = told.what
                         left[name].remove(task)
+                        open_ -= 1
                         yield task, result
                     elif told.kind == "end":
                         self._ended(told.host, told.what, left, names)
@@ -119,12 +121,12 @@ class Cluster:
                             assert self._last_session is not None, "one has just ended"
                             for task in left[work.name]:
                                 yield task, Lost(work.lost, self._last_session)
-                            left[work.name] = []
+                            open_ -= len(left.pop(work.name))
                         self._scheduler.given_up.clear()
                     elif told.kind == "opened":
                         self._give(self._opened(told.host, told.what), left)
         finally:
-            if any(left.values()):
+            if open_:
                 self.hosts.stop()
             for thread in list(self._threads.values()):
                 thread.join()

@@ -60,7 +60,14 @@ class Scheduler:
     def add(self, works: Sequence[Work]) -> list[Given]:
         """More work, the longest first; what begins at once."""
         longest = sorted(works, key=lambda work: -work.cost)
-        return [given for work in longest for given in self._place(work)]
+        given = [one for work in longest for one in self._place(work)]
+        for machine in [machine for machine in self._laden if machine in self._idle]:
+            while (idle := self._idle.get(machine)) and self._laden.get(machine):
+                host = next(iter(idle))
+                work = self._next(host, machine)
+                assert work is not None, "a neighbour has work"
+                given += self._give(host, work)
+        return given
 
     def done(self, host: str) -> list[Given]:
         """A host has ended its work; what it gets next."""
@@ -72,7 +79,7 @@ class Scheduler:
         machine = self.machines.pop(host)
         self._busy(host, machine)
         homeless = list(self._own.pop(host, ()))
-        self._laden.get(machine, {}).pop(host, None)
+        self._unladen(host, machine)
         running = self.running.pop(host, None)
         self._count[machine] -= 1
         if not self._count[machine]:
@@ -85,24 +92,6 @@ class Scheduler:
             else:
                 homeless.append(running)
         return self.add(homeless)
-
-    def retry(self, host: str) -> list[Given]:
-        """A host is still there, but what ran on it has to be run again: by whom."""
-        work = self.running.pop(host)
-        work = msgspec.structs.replace(work, lost=(*work.lost, host))
-        if len(work.lost) >= MOST_LOSSES:
-            self.given_up.append(work)
-            return self._free(host)
-        return [*self._free(host), *self.add([work])]
-
-    def strand(self) -> list[Work]:
-        """Everything that waits, where no host is left to do it; it waits no longer."""
-        left = [work for _, _, work in self._anywhere]
-        left += [work for queue in self._bound.values() for _, _, work in queue]
-        left += [work for queue in self._own.values() for work in queue]
-        self._anywhere, self._bound, self._own, self._laden = [], {}, {}, {}
-        self.waiting = 0
-        return left
 
     def _place(self, work: Work) -> list[Given]:
         host, machine = work.host, work.machine
@@ -153,8 +142,14 @@ class Scheduler:
         self.waiting -= 1
         if not own:
             del self._own[host]
-            self._laden[machine].pop(host, None)
+            self._unladen(host, machine)
         return work
+
+    def _unladen(self, host: str, machine: str) -> None:
+        laden = self._laden.get(machine, {})
+        laden.pop(host, None)
+        if not laden:
+            self._laden.pop(machine, None)
 
     def _push(self, queue: _Queue, work: Work) -> None:
         self._order += 1
