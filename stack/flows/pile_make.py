@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -42,10 +43,11 @@ def commits(
     made: list[Made] = []
     used = set(taken)
     names: dict[str, str] = {}
+    me = functools.cache(_user)
     for step in steps:
         name = unique(_name(step), used)
         used.add(name)
-        who = _author(step, firsts)
+        who = _author(step, firsts, me)
         commit = Commit(
             tree=step.after, parents=(tip,), author=who, committer=who, message=_message(step),
         )
@@ -73,7 +75,9 @@ def _name(step: Step) -> str:
     return slug(stem)
 
 
-def _author(step: Step, firsts: Mapping[Path, First]) -> Person:
+def _author(
+    step: Step, firsts: Mapping[Path, First], me: Callable[[], tuple[bytes, bytes]]
+) -> Person:
     """Who wrote an input: its mail, who committed the file first, else the user at its last change.
 
     Where git does not know the user either, the author is unknown.
@@ -82,13 +86,16 @@ def _author(step: Step, firsts: Mapping[Path, First]) -> Person:
         return step.one.mail.author
     if (first := firsts.get(step.one.path)) is not None:
         return first.author
+    seconds = int(step.one.path.stat().st_mtime)
+    return Person(*me(), b"%d +0000" % seconds)
+
+
+def _user() -> tuple[bytes, bytes]:
     try:
         who = identity()
-        name, address = who.name, who.email
     except StackError:
-        name, address = _UNKNOWN
-    seconds = int(step.one.path.stat().st_mtime)
-    return Person(name, address, b"%d +0000" % seconds)
+        return _UNKNOWN
+    return who.name, who.email
 
 
 def _message(step: Step) -> bytes:

@@ -15,6 +15,7 @@ from stack.flows.pile_read import Input
 from stack.flows.pile_route import Route, Router
 from stack.flows.pile_section import Placer
 from stack.flows.pile_undo import Undoing, Undone
+from stack.flows.pile_wait import Waiting
 from stack.flows.pile_world import BASE, View, World
 from stack.model.objects import Entry
 from stack.repo.replay import show
@@ -78,7 +79,7 @@ class Replay:
         self.undoing = {name: Undoing(world) for name, world in worlds.items()}
         self.steps: dict[str, list[Step]] = {name: [] for name in worlds}
         self.rows: dict[tuple[int, str | None], Row] = {}
-        self.pending: list[tuple[int, Input, str, list[Route], str]] = []
+        self.waiting = Waiting(worlds)
         self.seen: dict[tuple[str, str], str] = {}
         self.digests: dict[tuple[int, str], str] = {}
 
@@ -96,11 +97,14 @@ class Replay:
             world.retime({patch: turn for (one, patch), turn in turns.items() if one == name})
 
     def run(self, inputs: Sequence[Input], emit: Emit) -> Replayed:
-        """Take the inputs in order; what does not fit yet is tried again after each that does."""
+        """Take the inputs in order; what does not fit yet is tried again after what it may need."""
         self._name(inputs)
         for turn, one in enumerate(inputs):
             emit(Progress("replaying", turn, len(inputs), one.file))
             self._take(turn, one)
+        for name in self.worlds:
+            self.waiting.wake_all(name)
+            self._again(name)
         return Replayed(steps=self.steps, rows=self.rows)
 
     def _name(self, inputs: Sequence[Input]) -> None:
@@ -142,7 +146,9 @@ class Replay:
         if misfits:
             why = _why(misfits, len(routes))
             self._row(turn, one, name, "unplaceable", why, digest=digest)
-            self.pending.append((turn, one, name, routes, digest))
+            self.waiting.add(turn, one, name, routes, digest)
+        else:
+            self._again(name)
 
     def _try(
         self, turn: int, one: Input, name: str, routes: list[Route], digest: str,
@@ -205,20 +211,15 @@ class Replay:
             turn, one, name, result, reason, digest=digest, flags=tuple(map(str, flags)),
             unsure=bool(doubt),
         )
-        self._again(set(changes), name)
+        self.waiting.wake(name, {path: world.now(path).entry for path in changes})
         return []
 
-    def _again(self, paths: set[bytes], name: str) -> None:
-        """Try what waits for a change of these paths."""
-        for waiting in [one for one in self.pending if one[2] == name]:
-            turn, one, _, routes, digest = waiting
-            if waiting not in self.pending or paths.isdisjoint(
-                path for route in routes for path in (route.path, route.old)
-            ):
-                continue
-            self.pending.remove(waiting)
-            if self._try(turn, one, name, routes, digest, late=True):
-                self.pending.append(waiting)
+    def _again(self, name: str) -> None:
+        """Try what waits for the changes since, and for those that come of it."""
+        while (key := self.waiting.next(name)) is not None:
+            turn, one, _, routes, digest = self.waiting.parts[key]
+            if not self._try(turn, one, name, routes, digest, late=True):
+                self.waiting.drop(key)
 
     def _nothing_new(
         self, turn: int, one: Input, name: str, fits: list[tuple[Route, Fit]], digest: str,

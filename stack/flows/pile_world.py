@@ -123,8 +123,11 @@ class View:
         """What stood there when it was this input's turn, if later inputs are there already."""
         if path in self.changes:
             return self.changes[path]
-        rows = [row for row in self.world.history(path) if row.turn < self.turn]
-        return rows[-1].entry
+        rows = self.world.states.get(path, ())
+        for row in reversed(rows):
+            if row.turn < self.turn:
+                return row.entry
+        return self.world.upstream(path)
 
     def is_named(self, path: bytes, entry: Entry | None) -> bool:
         """Whether a later input names this state of a path."""
