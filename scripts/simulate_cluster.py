@@ -133,7 +133,7 @@ class Threads:
     def open(self, host: str, emit: Any) -> Any:
         return Standing(host, self.book) if host else Away(host, "has no name")
 
-    def close(self, host: str) -> None:
+    def close(self, host: str, *, unfit: bool) -> None:
         """Nothing is held."""
 
     def stop(self) -> None:

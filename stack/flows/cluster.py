@@ -24,6 +24,7 @@ LONGEST = 6
 """So many comparisons that share sides stay together on one host; a longer row of them is cut."""
 _LOOK_EVERY = 5.0
 _ALONE_FOR = 60.0
+_GRACE = 20.0
 _STEP = 0.2
 
 
@@ -38,13 +39,13 @@ class Hosts(Protocol):
     """Where sessions come from."""
 
     def appeared(self) -> list[str]:
-        """The hosts that are there now and were never opened, or came back."""
+        """The hosts that are there now, are not open and were not refused, or came back."""
 
     def open(self, host: str, emit: Emit) -> Session | Away:
         """Make a host ready for trials; what is the matter where it cannot be."""
 
-    def close(self, host: str) -> None:
-        """Have nothing more to do with a host."""
+    def close(self, host: str, *, unfit: bool) -> None:
+        """Let go of a host, for good where it is unfit."""
 
     def stop(self) -> None:
         """End all that the hosts do for us."""
@@ -76,7 +77,7 @@ class Cluster:
         self._last: dict[tuple[int, int], str] = {}
         self._scheduler = Scheduler()
         self._looked = 0.0
-        self._gather()
+        self._gather(every=machines != 1)
         there = len(set(self._scheduler.machines.values()))
         self.machines = min(machines or there, there)
         if machines is not None and self.machines < machines:
@@ -198,7 +199,7 @@ class Cluster:
         if not isinstance(wrong, HostLost):
             raise wrong
         del self.sessions[host]
-        self.hosts.close(host)
+        self.hosts.close(host, unfit=wrong.unfit)
         self.emit(Said(f"{wrong}; its work is given to another", warning=True))
         if wrong.unfit:
             self.away[host] = wrong.why
@@ -235,7 +236,7 @@ class Cluster:
             return
         self._looked = time.monotonic()
         for host in self.hosts.appeared():
-            if host not in {*self.sessions, *self._opening, *self.away}:
+            if host not in {*self.sessions, *self._opening}:
                 self._opening.add(host)
                 threading.Thread(target=self._open, args=(host,), daemon=True).start()
 
@@ -257,14 +258,23 @@ class Cluster:
             self.emit(Said(f"{host} is set aside: {found.why}", warning=True))
             return []
         self.sessions[host] = found
+        self.away.pop(host, None)
         self.emit(Said(f"{host} is ready: machine {found.ground.machine}"))
         return self._scheduler.join(host, found.ground.machine)
 
-    def _gather(self) -> None:
-        """Wait until every host that is there is ready or set aside."""
+    def _gather(self, *, every: bool) -> None:
+        """Wait until every host that is there is ready or set aside.
+
+        For a slow one not longer than `_GRACE` behind the first, unless every machine counts.
+        """
         self._look()
+        ready = None
         try:
             while self._opening:
+                if self.sessions and not every:
+                    ready = ready or time.monotonic()
+                    if time.monotonic() - ready > _GRACE:
+                        break
                 for told in self._next():
                     self._opened(told.host, told.what)
         except BaseException:

@@ -78,18 +78,23 @@ class RayHosts:
         )
         self._nodes: dict[str, Node] = {}
         self._links: dict[str, Link] = {}
+        self._refused: set[str] = set()
         self._lock = threading.Lock()
         known = here.session.ledger.machines(lambda text: emit(Said(text, warning=True)))
         self._machines = {machine.id for machine in known}
 
     def appeared(self) -> list[str]:
-        """The hosts that are alive and that we have no worker on."""
+        """The hosts that are alive, that we have no worker on, and that were not refused."""
         self._nodes = {node.host: node for node in self.ray.nodes()}
-        return [host for host in self._nodes if host not in self._links]
+        return [
+            host for host, node in self._nodes.items()
+            if host not in self._links and node.id not in self._refused
+        ]
 
     def open(self, host: str, emit: Emit) -> Session | Away:
         """A session on a host that has what the profile wants."""
         node = self._nodes[host]
+        self._refused.add(node.id)  # unless all goes well
         short = [
             f"{name}: {count:g} wanted, {node.has.get(name, 0):g} there"
             for name, count in self.profile.resources.items() if node.has.get(name, 0) < count
@@ -104,6 +109,7 @@ class RayHosts:
             link.release()
             raise
         self._links[host] = link
+        self._refused.discard(node.id)
         self._record(ready.machine)
         ground = self.here.session.ground
         values = {**ground.values, "cpus": ready.place.values["cpus"]}
@@ -113,11 +119,13 @@ class RayHosts:
             book=self.here.session.book, executor=remote,
         )
 
-    def close(self, host: str) -> None:
-        """Give a host back."""
+    def close(self, host: str, *, unfit: bool) -> None:
+        """Give a host back; one that is unfit is not taken again until its node is another."""
         link = self._links.pop(host, None)
         if link is not None:
             link.release()
+            if unfit:
+                self._refused.add(link.node.id)
 
     def stop(self) -> None:
         """End what the hosts do for us."""

@@ -104,7 +104,7 @@ class HostAgent:
             lock.hold(self.paths.state / "measuring.lock", f"{self.host} for {self.order.root}")
         )
         survivors.end(mark.encode() + b"\0")
-        self._guard = process.guard(mark)
+        self._held.callback(os.close, process.guard(mark))
         atomic.write_if_changed(self.paths.config, self.order.settings)
         for one in self.order.files.entries:
             (self.paths.root / one.path).unlink(missing_ok=True)
@@ -195,7 +195,7 @@ class HostAgent:
             return self._cancelled.setdefault(job, threading.Event())
 
     def free(self) -> None:
-        """Let other drivers have this host."""
+        """Let other drivers have this host; what still runs is ended."""
         self._held.close()
 
 

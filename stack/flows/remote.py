@@ -13,7 +13,7 @@ from stack.flows.executor import Place
 from stack.flows.host_agent import Order, Ready
 from stack.flows.parcels import Parcel, of_layer
 
-_IN_USE = 45.0
+_IN_USE = 120.0
 
 
 class Wire(Protocol):

@@ -44,19 +44,21 @@ class Nodes:
     def address(self) -> str:
         return str(self.cluster.address)
 
-    def add(self, name: str) -> None:
-        """Start a node."""
+    def add(self, name: str, **environment: str) -> None:
+        """Start a node; `environment` is its own."""
         with pytest.MonkeyPatch.context() as patch:
             for key in [key for key in os.environ if key not in self.environment]:
                 patch.delenv(key)
-            for key, value in self.environment.items():
+            for key, value in {**self.environment, **environment}.items():
                 patch.setenv(key, value)
             self.nodes[name] = self.cluster.add_node(
                 num_cpus=1, object_store_memory=_STORE, include_dashboard=False, node_name=name,
             )
 
     def whole(self) -> Nodes:
-        """All three nodes, those that a test has killed started again."""
+        """The three nodes and no other, those that a test has killed started again."""
+        for name in [name for name in self.nodes if name not in NAMES]:
+            self.kill(name)
         for name in NAMES:
             if name not in self.nodes:
                 self.add(name)
