@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -12,7 +11,7 @@ from stack.flows.events import Emit, Progress
 from stack.flows.pile_fit import Fit, Misfit, Prefer, how_text
 from stack.flows.pile_kind import doubtful, kind_of, unsure
 from stack.flows.pile_read import Input
-from stack.flows.pile_route import Route, Router
+from stack.flows.pile_route import Route, Router, digest_of
 from stack.flows.pile_section import Placer
 from stack.flows.pile_undo import Undoing, Undone
 from stack.flows.pile_wait import Waiting
@@ -25,6 +24,8 @@ Result = Literal[
 ]
 ASIDE = ("unplaceable", "damaged", "other")
 _SHOWN = 4
+_WHOLE = ("new", "replaced")  # made on nothing, so that no later input can be what it waited for
+_LOOSE = ("snapshot", "elided")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +92,7 @@ class Replay:
             for route in self.router.routes(one):
                 groups.setdefault(route.upstream or BASE, []).append(route)
             for name, routes in groups.items():
-                row = self.known.get((name, _digest(routes)))
+                row = self.known.get((name, digest_of(routes)))
                 turns |= {(name, patch): turn for patch in (row.patches if row else ())}
         for name, world in self.worlds.items():
             world.retime({patch: turn for (one, patch), turn in turns.items() if one == name})
@@ -133,7 +134,7 @@ class Replay:
             self._group(turn, one, name, routes)
 
     def _group(self, turn: int, one: Input, name: str, routes: list[Route]) -> None:
-        digest = _digest(routes)
+        digest = digest_of(routes)
         self.digests[turn, name] = digest
         if (twin := self.seen.get((name, digest))) is not None:
             self._row(turn, one, name, "duplicate", f"the same as {twin}", digest=digest)
@@ -176,7 +177,11 @@ class Replay:
                 prefer = kind  # one diff is of one kind
                 continue
             break
-        past = [route for route, fit in fits if late and fit.how == "snapshot" and fit.entries]
+        past = [
+            route for route, fit in fits if late and fit.entries and (
+                fit.how in _LOOSE or (fit.how in _WHOLE and world.now(route.path).turn > turn)
+            )
+        ]
         if past:  # what came since would be taken back
             return [Misfit(past[0].path, past[0].section.at, "a snapshot of what is past by then")]
         doubt = unsure([fit for _, fit in fits], kind or prefer)
@@ -263,22 +268,6 @@ def _declared(one: Input) -> Prefer:
 def _made(world: World, step: Step) -> dict[bytes, Entry | None]:
     """The paths of a step with what stands there now."""
     return {route.path: world.now(route.path).entry for route, _ in step.fits}
-
-
-def _digest(routes: Sequence[Route]) -> str:
-    """What an input does in one upstream, whatever its packing, depth and order."""
-    state = hashlib.sha256()
-    for route in sorted(routes, key=lambda route: (route.path, route.section.at)):
-        section = route.section
-        state.update(b"\1%s\0%s\0" % (section.kind.encode(), route.path))
-        state.update(f"{section.old_id[:7]} {section.new_id[:7]} {section.new_mode}".encode())
-        for hunk in section.hunks:
-            state.update(b"\2")
-            for sign, text in hunk.lines:
-                state.update(sign + text)
-        if section.binary is not None:
-            state.update(section.binary.data)
-    return state.hexdigest()[:32]
 
 
 def _nobody(routes: Sequence[Route], names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -144,3 +145,19 @@ def _one_diff(sections: Sequence[Section]) -> bool:
     return names == sorted(names) and not any(
         Flag.NO_DIFF_LINE in section.flags for section in sections
     )
+
+
+def digest_of(routes: Sequence[Route]) -> str:
+    """What an input does in one upstream, whatever its packing, depth and order."""
+    state = hashlib.sha256()
+    for route in sorted(routes, key=lambda route: (route.path, route.section.at)):
+        section = route.section
+        state.update(b"\1%s\0%s\0" % (section.kind.encode(), route.path))
+        state.update(f"{section.old_id[:7]} {section.new_id[:7]} {section.new_mode}".encode())
+        for hunk in section.hunks:
+            state.update(b"\2")
+            for sign, text in hunk.lines:
+                state.update(sign + text)
+        if section.binary is not None:
+            state.update(section.binary.data)
+    return state.hexdigest()[:32]

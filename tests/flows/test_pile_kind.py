@@ -147,17 +147,21 @@ def test_what_stands_and_would_fit_again_stands(tmp_path: Path) -> None:
     assert pile.applied() == pile.tree()
 
 
-def test_a_snapshot_that_had_no_place_in_its_turn_takes_nothing_back_later(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [True, False])
+def test_a_snapshot_that_had_no_place_in_its_turn_takes_nothing_back_later(
+    tmp_path: Path, own: bool
+) -> None:
     """Its hunk without numbers stands twice, until the third input makes one of the places go."""
     twice = b"head\n" + b"a\nb\nc\n" * 2
+    path = "pkg/own.py" if own else PATH
     pile = Pile(tmp_path, {"pkg/twice.py": twice, PATH: APP})
-    pile.snap("01.patch", {PATH: changed(APP, 20)})
-    pile.edit({PATH: changed(APP, 20, 30)})
+    pile.snap("01.patch", {path: changed(APP, 20)})
+    pile.edit({path: changed(APP, 20, 30)})
     pile.add("02.patch", bare(pile.snapshot()) + (
         b"--- a/pkg/twice.py\n+++ b/pkg/twice.py\n@@\n a\n-b\n+B\n c\n"
     ))
     pile.snap("03.patch", {
-        PATH: changed(APP, 20, 40), "pkg/twice.py": b"head\na\nB\nc\na\nbb\nc\n",
+        path: changed(APP, 20, 40), "pkg/twice.py": b"head\na\nB\nc\na\nbb\nc\n",
     })
     rows = pile.rows(code=1)
     assert rows["02.patch"]["result"] == "unplaceable"
