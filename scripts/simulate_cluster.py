@@ -22,6 +22,7 @@ from typing import Any
 from stack.flows.book import Book
 from stack.flows.cluster import Away, Cluster
 from stack.flows.pool import Lost, Task
+from stack.flows.ray_cluster import Ray
 from stack.model.judge import Rule, judge_pairs, next_step
 from stack.model.over_hosts import over_machines
 from stack.model.pairs import Pair
@@ -218,6 +219,26 @@ def chance(machines: int, between: float, runs: int, seed: int, effect: float) -
     return {"machines": machines, "between": between, "effect": effect, **said}
 
 
+def calls(address: str) -> list[dict[str, Any]]:
+    """What the hosts of a real cluster cost: to have a worker there, and to ask it something."""
+    ray = Ray(address)
+    rows = []
+    for node in ray.nodes():
+        begun = time.perf_counter()
+        link = ray.lease(node, {})
+        link.call("is_cold", Path("/"), Path("/"), limit=120)
+        leased = time.perf_counter()
+        for _ in range(200):
+            link.call("is_cold", Path("/"), Path("/"))
+        called = time.perf_counter()
+        link.release()
+        rows.append({
+            "host": node.host, "worker s": leased - begun, "call ms": (called - leased) * 1000 / 200
+        })
+    ray.close()
+    return rows
+
+
 def table(rows: list[dict[str, Any]]) -> None:
     """Rows as Markdown."""
     names = list(rows[0])
@@ -235,7 +256,11 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=1000, help="of each row of the third table")
     parser.add_argument("--only", choices=["scheduler", "pool", "chance"])
+    parser.add_argument("--address", help="time the hosts of this real cluster instead")
     chosen = parser.parse_args()
+    if chosen.address:
+        table(calls(chosen.address))
+        return
     few = chosen.trials // 10
     if chosen.only in (None, "scheduler"):
         sizes = [(1, few, 0.0), (10, few, 0.0), (chosen.hosts, few, 0.0), (chosen.hosts, few, 0.1),
