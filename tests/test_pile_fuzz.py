@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ from tests.support.pile_maker import Maker
 
 SECONDS = float(os.environ.get("STACK_PILE_FUZZ_SECONDS", "0"))
 LOG = os.environ.get("STACK_PILE_FUZZ_LOG")
+pytestmark = pytest.mark.timeout(1500 + SECONDS)
 SLOW = 20.0  # seconds of processor time that no small pile may take
 BASE = {
     f"vllm/m{n}.py": b"".join(

@@ -56,7 +56,7 @@ def command(
         project = ctx.project
         chosen = options.find_line(project, upstream, line)
         if format_ or remote or branch or output or to:
-            place = ctx.folder / output if output is not None else None
+            place = ctx.folder.absolute() / output if output is not None else None
             asked = _Shared(format_, place, branch, remote, to, force=force, dry_run=dry_run)
             return asked.answer(ctx, chosen)
         done = flow.export(

@@ -59,10 +59,11 @@ def command(
     """
 
     def run(ctx: Context) -> Answer:
-        where = [path if path.is_absolute() else ctx.folder / path for path in paths]
+        folder = ctx.folder.absolute()  # git runs elsewhere
+        where = [folder / path for path in paths]
         if repository is None and not (kind == "mails" and not bases):
             why = "--as pile" if kind == "pile" else "--base" if bases else None
-            why = why or import_kind.why_pile(ctx.project, where, ctx.folder)
+            why = why or import_kind.why_pile(ctx.project, where, folder)
             if why is not None and kind != "mails":
                 ctx.console.emit(Said(f"read as a pile: {why}"))
                 return _pile(ctx, where, upstream, line, bases, source, dry_run=dry_run)
@@ -70,7 +71,7 @@ def command(
             raise UsageError("--base is for piles", hint="--upstream NAME@REV names the line")
         chosen = options.find_line(ctx.project, upstream, line)
         return _mails(
-            ctx, chosen, where, ctx.folder / repository if repository else None, source,
+            ctx, chosen, where, folder / repository if repository else None, source,
             dry_run=dry_run, span=str(paths[0]),
         )
 
@@ -136,7 +137,7 @@ def _pile(
             raise UsageError(f"`{name}` names no revision", hint=f"--base {name}@REV")
     chosen = options.find_line(ctx.project, upstream, line) if upstream or line else None
     done = pile.import_pile(
-        ctx.project, where, ctx.folder, ctx.console.emit, line=chosen, bases=given,
+        ctx.project, where, ctx.folder.absolute(), ctx.console.emit, line=chosen, bases=given,
         dry_run=dry_run, source=forced(source), command=ctx.command,
     )
 

@@ -25,6 +25,7 @@ Result = Literal[
 ASIDE = ("unplaceable", "damaged", "other")
 _SHOWN = 4
 _WHOLE = ("new", "replaced")  # made on nothing, so that no later input can be what it waited for
+_DECLARED = "it fits the base only, though a series or mail is made on those before it"
 _LOOSE = ("snapshot", "elided")
 
 
@@ -185,11 +186,15 @@ class Replay:
         if past:  # what came since would be taken back
             return [Misfit(past[0].path, past[0].section.at, "a snapshot of what is past by then")]
         doubt = unsure([fit for _, fit in fits], kind or prefer)
+        words = doubtful(doubt) or (_DECLARED if _declared(one) and any(
+            fit.how == "snapshot" and fit.entries and not route.section.old_id
+            for route, fit in fits
+        ) else "")
         changes = {
             path: entry for path, entry in view.changes.items() if entry != world.now(path).entry
         }
         if not changes:
-            self._nothing_new(turn, one, name, fits, digest, doubtful(doubt))
+            self._nothing_new(turn, one, name, fits, digest, words)
             return []
         before = world.tree
         undone = self.undoing[name].take(changes, one.file)
@@ -206,7 +211,7 @@ class Replay:
         result: Result = "reverts" if undone.whole else "placed"
         reason = _joined(
             ", ".join(text for text in (how_text([fit for _, fit in fits]), undone.text) if text),
-            doubtful(doubt),
+            words,
         )
         if late:
             reason = f"after {self.steps[name][-2].one.file}, on which it was made; {reason}"
@@ -214,7 +219,7 @@ class Replay:
                         *(flag for route in routes for flag in route.section.flags)})
         self._row(
             turn, one, name, result, reason, digest=digest, flags=tuple(map(str, flags)),
-            unsure=bool(doubt),
+            unsure=bool(words),
         )
         self.waiting.wake(name, {path: world.now(path).entry for path in changes})
         return []

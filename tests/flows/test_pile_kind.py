@@ -168,6 +168,18 @@ def test_a_snapshot_that_had_no_place_in_its_turn_takes_nothing_back_later(
     assert pile.applied() == pile.tree()
 
 
+def test_a_series_whose_second_patch_fits_the_base_only_is_said_to(tmp_path: Path) -> None:
+    pile = Pile(tmp_path, {PATH: APP})
+    head = b"--- a/pkg/app.py\n+++ b/pkg/app.py\n@@ -4,3 +4,3 @@\n line 4\n"
+    pile.add("one.diff", head + b"-line 5\n+LINE 5\n line 6\n")
+    pile.add("two.diff", head + b"-line 5\n+five\n line 6\n")
+    pile.add("series", b"one.diff\ntwo.diff\n")
+    row = pile.rows(code=1)["two.diff"]
+    assert (row["result"], row["unsure"]) == ("placed", True)
+    assert "it fits the base only, though a series or mail is made on those" in row["reason"]
+    assert pile.file(PATH) == APP.replace(b"line 5\n", b"five\n")
+
+
 @pytest.mark.parametrize("lost", [1, 2])
 def test_empty_context_that_was_stripped_off_the_end_of_a_diff_comes_back(
     tmp_path: Path, lost: int

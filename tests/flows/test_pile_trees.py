@@ -32,8 +32,18 @@ def test_a_checkout_with_commits_edits_and_new_files(tmp_path: Path) -> None:
     more = pile.stack.ok("import", mine.folder, "--json").json["data"]
     assert more["added"] == 1
     assert pile.applied() == pile.tree()
+    near = pile.stack.ok("import", Path("..", "upstream"), "--dry-run", "--json").json["data"]
+    assert [row["file"] for row in near["inputs"]] == ["../upstream"]
     pile.upstream.git("reset", "-q", "--hard", "v1.0")
     assert "nothing was edited there" in pile.stack("import", mine.folder).err
+
+
+def test_a_branch_of_a_repository_that_is_named_from_here(tmp_path: Path) -> None:
+    pile = Pile(tmp_path, {"pkg/app.py": APP})
+    pile.upstream.git("checkout", "-q", "-b", "mine")
+    pile.upstream.commit("committed", {"pkg/app.py": APP.replace(b"line 5\n", b"LINE 5\n")})
+    pile.stack.ok("import", "--git", Path("..", "upstream"), "v1.0..mine")
+    assert pile.applied() == pile.tree()
 
 
 def test_an_edited_site_packages(tiny: Tiny, tmp_path: Path) -> None:
