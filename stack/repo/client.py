@@ -24,6 +24,7 @@ _LOCAL_VARIABLES = (
     "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS",
 )
+_FILTER = ("clean", "smudge", "process")
 _PIPE = -1  # the value of `subprocess.PIPE`, which GitPython hands on
 _SEALED = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -69,6 +70,7 @@ class Git:
 
     def __init__(self, git_dir: Path | None = None) -> None:
         self.git_dir = git_dir
+        self._unfiltered: dict[str, str] | None = None
 
     def run(
         self,
@@ -116,6 +118,8 @@ class Git:
         user_config: bool,
     ) -> _Process:
         argv: list[str] = []
+        if worktree is not None:
+            env = {**self._without_filters(), **(env or {})}
         present = [name for name in _LOCAL_VARIABLES if name in os.environ]
         if present:
             argv = ["env", *(part for name in present for part in ("-u", name))]
@@ -139,6 +143,25 @@ class Git:
         except gitpython.exc.GitCommandNotFound:
             raise _missing() from None
         return cast("_Process", process)
+
+    def _without_filters(self) -> Mapping[str, str]:
+        """What switches off the filters that this repository's own configuration names.
+
+        Git would run their commands on every file that it reads or writes, and the configuration
+        may have come with the project. There is no switch for all of them, so each is emptied.
+        """
+        if self._unfiltered is None:
+            found = self.run("config", "-z", "--name-only", "--get-regexp", r"^filter\.", ok=(0, 1))
+            keys = [os.fsdecode(key) for key in found.out.split(b"\0") if key.count(b".") > 1]
+            names = sorted({key[len("filter.") : key.rindex(".")] for key in keys})
+            off = [
+                (f"filter.{name}.{key}", value) for name in names
+                for key, value in (*((k, "") for k in _FILTER), ("required", "false"))
+            ]
+            self._unfiltered = {"GIT_CONFIG_COUNT": str(len(off))} if off else {}
+            for at, (key, value) in enumerate(off):
+                self._unfiltered |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": value}
+        return self._unfiltered
 
 
 class _Process:
