@@ -25,9 +25,12 @@ def why_pile(project: Project, paths: Sequence[Path], folder: Path) -> str | Non
         return f"{tree} is a tree that was edited"
     files = list_files(paths, folder)
     for file in files:
+        if file.aside and file.series is None:
+            return f"{file.shown} is {file.aside.partition(':')[0]}"
         if file.back or file.strip not in (None, 1):
             return f"{file.shown} has options in its series"
     odd = None
+    files = [file for file in files if not file.aside]
     for file in files:
         listed = file.series is not None or any(file.path == path for path in paths)
         inside = any(file.path.parent == path for path in paths)

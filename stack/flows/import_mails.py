@@ -11,8 +11,9 @@ import msgspec
 
 from stack.errors import BadPatch, Conflict, UsageError
 from stack.flows.base import open_base
-from stack.flows.events import Emit
+from stack.flows.events import Emit, Said
 from stack.flows.import_enter import enter
+from stack.flows.pile_read import unlisted
 from stack.flows.prefixes import items
 from stack.flows.transaction import line_files, writing
 from stack.model.line import Member
@@ -89,7 +90,7 @@ def _import(
     new: list[_Found] = []
     taken = {member.name for member in series.patch}
     taken |= {name.removesuffix(".patch") for name in line_files(line.folder) or {}}
-    for file, mail in read_mails(paths):
+    for file, mail in read_mails(paths, emit):
         diff = parse_diff(mail.diff, file, first=mail.diff_line)
         twin = known.get(_key(mail)) or known.get(_digest(mail))
         if twin:
@@ -145,10 +146,10 @@ def _import(
     return list(placed.values())
 
 
-def read_mails(paths: Sequence[Path]) -> list[tuple[str, Mail]]:
+def read_mails(paths: Sequence[Path], emit: Emit) -> list[tuple[str, Mail]]:
     """Every mail of the files and folders, in order; a folder by its `series` file or by name."""
     found: list[tuple[str, Mail]] = []
-    for path in _files(paths):
+    for path in _files(paths, emit):
         data = path.read_bytes()
         mails = split_mailbox(data)
         for first, raw in mails:
@@ -159,7 +160,7 @@ def read_mails(paths: Sequence[Path]) -> list[tuple[str, Mail]]:
     return found
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
+def _files(paths: Sequence[Path], emit: Emit) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -168,7 +169,10 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         listed = path / "series"
         if listed.is_file():
             rows = [line.partition("#")[0].split() for line in listed.read_text().splitlines()]
-            files += [path / row[0] for row in rows if row]
+            named = [path / row[0] for row in rows if row]
+            files += named
+            for file in unlisted(path, named):
+                emit(Said(f"{file}: its folder's series file does not name it", warning=True))
         else:
             files += sorted(p for p in path.iterdir() if p.suffix in (".patch", ".mbox", ".eml"))
     for file in files:

@@ -31,7 +31,8 @@ _LARGEST = 96 << 20
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """A file of the pile; `series` is its place in a series file, `strip` and `back` its options.
 
-    `named` says that it was typed, or that its name says that it holds a patch.
+    `named` says that it was typed, or that its name says that it holds a patch; `aside` why it is
+    not looked into.
     """
 
     path: Path
@@ -40,6 +41,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     series: int | None = None
     strip: int | None = None
     back: bool = False
+    aside: str = ""
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     series: int | None = None
     named: bool = True
+    aside: str = ""
 
     @property
     def flags(self) -> set[Flag]:
@@ -83,20 +86,37 @@ def _folder(path: Path, folder: Path) -> Iterator[Listed]:
     count = 0
     for here, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        for name in sorted(names):
+        for name in sorted([*names, *(name for name in folders if Path(here, name).is_symlink())]):
             file = Path(here, name)
+            named = name.lower().endswith(PATCH_LIKE)
+            shown = _shown(file, folder)
             count += 1
-            if file.is_symlink() or not file.is_file() or count > _MOST_FILES:
-                continue
-            yield Listed(
-                path=file, shown=_shown(file, folder),
-                named=name.lower().endswith(PATCH_LIKE),
-            )
+            if count > _MOST_FILES:
+                raise BadPatch(f"{path}: more than {_MOST_FILES} files", hint="name its folders")
+            if file.is_symlink():
+                within = file.resolve().is_relative_to(path.resolve())
+                if not within and (named or file.is_dir()):  # else it comes by its own name
+                    why = "a link that leads out of the pile: name what it leads to"
+                    yield Listed(path=file, shown=shown, named=named, aside=why)
+            elif file.is_file():
+                yield Listed(path=file, shown=shown, named=named)
+            elif named:
+                yield Listed(path=file, shown=shown, named=True, aside="no file to read")
+
+
+def unlisted(path: Path, listed: Sequence[Path]) -> list[Path]:
+    """The patches beside a series file that it does not name."""
+    known = set(listed)
+    return sorted(
+        file for file in path.iterdir()
+        if file.name.lower().endswith(PATCH_LIKE) and file.is_file() and file not in known
+    )
 
 
 def _series(path: Path, listed: Path, folder: Path) -> Iterator[Listed]:
     """The files of a quilt series, each with its own `-pN` and `-R`."""
     rows = listed.read_text(encoding="utf-8", errors="replace").splitlines()
+    seen: list[Path] = []
     for at, row in enumerate(rows):
         try:
             words = shlex.split(row, comments=True)
@@ -107,11 +127,17 @@ def _series(path: Path, listed: Path, folder: Path) -> Iterator[Listed]:
         file = path / words[0]
         if not file.is_file():
             raise BadPatch(f"{listed}:{at + 1}: no such file: {words[0]}", hint="see `series`")
+        seen.append(file)
         depth = next((word[2:] for word in words[1:] if word.startswith("-p")), "")
         yield Listed(
             path=file, shown=_shown(file, folder), named=True, series=at,
             strip=int(depth) if depth.isdigit() else None,
             back="-R" in words[1:] or "--reverse" in words[1:],
+        )
+    for at, file in enumerate(unlisted(path, seen), len(rows)):
+        yield Listed(
+            path=file, shown=_shown(file, folder), named=True, series=at,
+            aside="its folder's series file does not name it",
         )
 
 
@@ -141,6 +167,8 @@ def read_inputs(files: Sequence[Listed], emit: Emit) -> Iterator[Input]:
 
 def read_file(file: Listed) -> list[Input]:
     """The patches of one file: one, or one for each mail of a mailbox."""
+    if file.aside:
+        return [_input(file)]
     try:
         large = file.path.stat().st_size > _LARGEST
         data = b"" if large else file.path.read_bytes()
@@ -190,6 +218,7 @@ def _input(
     return Input(
         file=shown or file.shown, path=file.path, sections=done, damage=damage, words=words,
         mail=mail, digest=digest, series=file.series, named=file.named,
+        aside=file.aside,
     )
 
 

@@ -123,7 +123,7 @@ class Replay:
             self._row(turn, one, None, "damaged", str(one.damage))
             return
         if not one.sections:
-            self._row(turn, one, None, "other", "holds no diff")
+            self._row(turn, one, None, "other", one.aside or "holds no diff")
             return
         groups: dict[str | None, list[Route]] = {}
         for route in self.router.routes(one):
