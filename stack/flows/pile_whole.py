@@ -34,7 +34,10 @@ class WholePlacer:
 
     def add(self, section: Section, path: bytes) -> Fit | Misfit:
         """Make a new file, or put a newer whole in the place of an input's."""
-        data = b"".join(line for hunk in section.hunks for line in hunk.new)
+        lines = [line for hunk in section.hunks for line in hunk.new]
+        if not all(line.endswith(b"\n") for line in lines[:-1]):
+            return self.misfit(section, path, "a line has no end in the middle of the new file")
+        data = b"".join(lines)
         mode = section.new_mode or FILE
         if mode == SYMLINK and leads_out(path, data):
             return self.misfit(section, path, "a link that leads out of the tree")

@@ -52,7 +52,7 @@ def place(
     spots: list[list[int]] = []
     chosen: list[PileHunk] = []
     for number, hunk in enumerate(hunks, 1):
-        found, hunk = _spots(text, hunk, known=known)
+        found, hunk = _spots(text, hunk)
         chosen.append(hunk)
         if exact and _said(hunk) not in found:
             return _unfit(number, hunk, "it does not stand where it says")
@@ -157,8 +157,21 @@ def _said(hunk: PileHunk) -> int | None:
     return hunk.old_start - any(sign != b"+" for sign, _ in hunk.lines)
 
 
-def _spots(text: Lines, hunk: PileHunk, *, known: bool) -> tuple[list[int], PileHunk]:
-    """The places of a hunk, and the hunk in the reading that has them."""
+def _spots(text: Lines, hunk: PileHunk) -> tuple[list[int], PileHunk]:
+    """The places of a hunk, and the hunk in the reading that has them.
+
+    Where it makes the end of a file without a newline, only the end of this one is a place.
+    """
+    found, hunk = _standing(text, hunk)
+    new = hunk.new
+    if all(line.endswith(b"\n") for line in new):
+        return found, hunk
+    size = len(hunk.old) if all(line.endswith(b"\n") for line in new[:-1]) else -1
+    return [at for at in found if size >= 0 and at + size == len(text.lines)], hunk
+
+
+def _standing(text: Lines, hunk: PileHunk) -> tuple[list[int], PileHunk]:
+    """Where the old lines of a hunk stand."""
     if not hunk.old:
         said = _said(hunk)
         if not text.lines:
@@ -249,6 +262,8 @@ def _why(text: Lines, hunk: PileHunk) -> str:
     if not old:
         return _LOOSE
     lacking = next((line for line in old if line not in text.where), None)
+    if lacking is None and text.spots(old):
+        return "it has the end of a file in the middle of this one"
     if lacking is None:
         return "its lines do not stand together in this file"
     shown = ascii(lacking.strip().decode("utf-8", "replace")[:60])[1:-1]
