@@ -110,9 +110,11 @@ class Placer(WholePlacer):
                 return way
             found = found or way
         if found is None:
-            return first or self.misfit(section, path, "no such file")
+            cut = cut or next((hunk for hunk in section.hunks if hunk.stripped), None)
         if cut is not None:
             return Misfit(path, cut.at, "the hunk ends before the lines that its header counts")
+        if found is None:
+            return first or self.misfit(section, path, "no such file")
         return msgspec.structs.replace(found, flags=found.flags | {Flag.OTHER_RESULT})
 
     def _ways(self, section: Section, path: bytes, now: Entry | None) -> Iterator[Fit | Misfit]:

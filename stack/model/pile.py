@@ -40,7 +40,8 @@ class PileHunk(msgspec.Struct, frozen=True, kw_only=True):
     """One hunk as it stands. `old_start` is None where it has no numbers.
 
     `counted` is the shorter reading that the header's counts allow, where what follows may be text
-    that is no part of the diff. `cut` says that the file ends before the lines that are counted.
+    that is no part of the diff. `cut` says that the file ends before the lines that are counted,
+    `stripped` that empty context was put back at its end, as the counts ask.
     """
 
     lines: tuple[tuple[bytes, bytes], ...]
@@ -50,6 +51,7 @@ class PileHunk(msgspec.Struct, frozen=True, kw_only=True):
     at: int = 0
     counted: tuple[tuple[bytes, bytes], ...] | None = None
     cut: bool = False
+    stripped: bool = False
 
     @property
     def old(self) -> list[bytes]:

@@ -51,8 +51,10 @@ def read_hunk(
         flags.add(Flag.BARE_HUNK)
     rows, end, full = _rows(lines, at + 1, want)
     kept = _trimmed(rows, want, full)
+    back: list[_Row] = []
     if want is not None and end >= len(lines) and not whole and not added:
-        kept += _stripped(kept, want)
+        back = _stripped(kept, want)
+        kept += back
     counted = None
     if want is not None and _size(kept) != want:
         flags.add(Flag.COUNTS)
@@ -66,6 +68,7 @@ def read_hunk(
     hunk = PileHunk(
         lines=tuple((row.sign, row.text) for row in kept), old_start=start[0],
         new_start=start[1], heading=heading, at=first + at, counted=counted, cut=cut,
+        stripped=bool(back),
     )
     return hunk, end, flags
 

@@ -33,8 +33,8 @@ def elided(
     old = [(at, text) for at, (sign, text) in enumerate(hunk.lines) if sign != b"+"]
     if sum(bool(text.strip()) for _, text in old) < _FEWEST:
         return None
-    if not all(text.endswith(b"\n") for text in hunk.new):
-        return None  # it makes the end of a file
+    if hunk.stripped or not all(text.endswith(b"\n") for text in hunk.new):
+        return None  # its end is not sure, or it makes the end of a file
     gaps = [
         hunk.lines[left][0] == b" " and hunk.lines[right][0] == b" " and right == left + 1
         for (left, _), (right, _) in itertools.pairwise(old)

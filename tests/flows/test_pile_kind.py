@@ -180,19 +180,20 @@ def test_a_series_whose_second_patch_fits_the_base_only_is_said_to(tmp_path: Pat
     assert pile.file(PATH) == APP.replace(b"line 5\n", b"five\n")
 
 
-@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize(("context", "lost"), [(2, 1), (2, 2), (3, 1), (3, 2)])
 def test_empty_context_that_was_stripped_off_the_end_of_a_diff_comes_back(
-    tmp_path: Path, lost: int
+    tmp_path: Path, context: int, lost: int
 ) -> None:
-    """The counts ask for it, and the file has it; a line with words is a loss."""
+    """The counts ask for it, and the file has it there; words that are lost are a loss."""
     text = b"".join(b"def f%d():\n    return %d\n    # end\n\n" % (n, n) for n in range(9))
     pile = Pile(tmp_path, {PATH: text})
     pile.edit({PATH: text.replace(b"return 4", b"return 44")})
-    diff = bare(pile.snapshot("-U2"))
-    assert diff.endswith(b"+    return 44\n     # end\n \n")
+    diff = bare(pile.snapshot(f"-U{context}"))
     pile.add("01.patch", b"".join(diff.splitlines(keepends=True)[:-lost]).rstrip(b"\n"))
-    row = pile.rows(code=lost - 1)["01.patch"]
-    if lost == 1:
+    if (context, lost) == (2, 1):
+        assert diff.endswith(b"+    return 44\n     # end\n \n")
+        assert pile.results() == {"01.patch": "placed"}
         assert pile.applied() == pile.tree()
     else:
+        row = pile.rows(code=1)["01.patch"]
         assert "ends before the lines that its header counts" in row["reason"]
