@@ -28,6 +28,7 @@ from stack.store.paths import CONFIG, Paths, cache_home
 from stack.store.project import Project
 
 _MOST_LOG = 4 << 20
+_GOES_IN = 15.0
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +101,9 @@ class HostAgent:
         """
         self.paths.ensure_state()
         mark = f"{surroundings.PROJECT_MARK}={self.paths.root}"
-        self._held.enter_context(
-            lock.hold(self.paths.state / "measuring.lock", f"{self.host} for {self.order.root}")
+        what = f"{self.host} for {self.order.root}"
+        self._held.enter_context(  # the worker of a driver that was killed may just be going
+            lock.hold(self.paths.state / "measuring.lock", what, wait=_GOES_IN)
         )
         survivors.end(mark.encode() + b"\0")
         self._held.callback(os.close, process.guard(mark))
