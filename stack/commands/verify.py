@@ -85,6 +85,7 @@ def command(
             "profile": found.profile,
             "machine": {"id": found.machine.id, **found.machine.facts},
             "measured": found.measured,
+            "hosts": {trial.host: trial.machine for trial in trials.values() if trial.host},
             "patches": report.documents(verdicts, trials),
         }
         return Answer(

@@ -22,10 +22,11 @@ from stack.flows.parcels import Entry, Parcel, Store, of_files, of_layer
 from stack.flows.pool import Here, Lost, Task
 from stack.flows.remote import Layers, Remote
 from stack.flows.verify_plan import choose, comparisons
+from stack.flows.verify_trials import Session
 from stack.flows.verifying import Verifying
 from stack.store.paths import Paths
 from stack.store.project import Project
-from tests.flows.test_verify_compare import Lab, lab
+from tests.flows.test_verify_compare import Lab, behaves, lab
 from tests.support.toy_engine import Toy
 
 
@@ -241,3 +242,51 @@ def test_an_error_of_one_task_ends_all(lab: Lab) -> None:
     with pytest.raises(BenchFailed, match="no host can measure") as wrong:
         pool(lab, ["a"], unfit=("a",))
     assert wrong.value.context == ("a: its base is broken",)
+
+
+def on(lab: Lab, host: str | None) -> Session:
+    session = lab.session()
+    place = msgspec.structs.replace(session.executor.place, host=host)
+    session.executor.place = place
+    return session
+
+
+def test_half_a_pair_of_another_host_is_measured_again_and_a_whole_one_is_kept(lab: Lab) -> None:
+    asked = lab.asked(behaves(), behaves(), gate=False)
+    order = ("before", "after")
+    first = on(lab, "a")
+    half = first.ask(asked, "before", "pair", pair=1, place=0)
+    assert half.host == "a"
+    for host, kept in (("a", half), ("b", None), (None, None)):
+        session = on(lab, host)
+        session.drop_stale_half(asked, order, 1, 0)
+        assert session.find(asked, "before", "pair", pair=1, place=0) == kept
+    whole = first.ask(asked, "after", "pair", pair=1, place=1)
+    session = on(lab, "b")
+    session.drop_stale_half(asked, order, 1, 0)
+    assert session.find(asked, "after", "pair", pair=1, place=1) == whole
+    # The book takes a trial once, and one that a host took with it is no answer.
+    with pytest.raises(StateError, match="was written before"):
+        first.book.append(whole)
+    gone = msgspec.structs.replace(whole, id="x", key="k", outcome="blocked:host_lost")
+    session.book.append(gone)
+    assert on(lab, "b").book.answer("k") is None
+
+
+def test_what_two_sessions_want_one_of_them_measures(lab: Lab) -> None:
+    asked = lab.asked(behaves(), behaves())
+    book = lab.session().book
+    found = []
+
+    def ask() -> None:
+        session = lab.session()
+        session.book = book
+        found.append(session.ask(asked, "before", "gate"))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({trial.id for trial in found}) == 1
+    assert len(lab.trials) == 1
