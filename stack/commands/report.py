@@ -51,11 +51,16 @@ def command(
             hint = "stack report --html --forecast REV"
             raise UsageError("--forecast is for the page", hint=hint)
         form = _format(as_html=as_html, as_markdown=as_markdown, as_csv=as_csv, output=output)
+        alone = form == "html" and not (profile or context.project.settings.profile)
+        if alone and (page := _only_imported(context)) is not None:
+            return _written(context, page, output)
         name, chosen = context.project.profile(profile)
         history = ledger_evidence.of_profile(context.project, chosen)
         try:
             found = flow.report(context.project, profile, context.console.emit)
         except StateError as wrong:
+            if form == "html" and (page := _only_imported(context)) is not None:
+                return _written(context, page, output)
             if not history or form is not None:
                 raise
             return _only_history(context, history, name, wrong)
@@ -84,6 +89,27 @@ def command(
         return Answer(data=data, show=show)
 
     return run
+
+
+def _only_imported(context: Context) -> str | None:
+    """The page of what an import took and set aside, where nothing was measured yet."""
+    from stack.flows import report_page
+
+    return report_page.imported(context.project)
+
+
+def _written(context: Context, page: str, output: Path | None) -> Answer:
+    text = visible(page)
+    if output is not None:
+        atomic.write(context.folder / output, text.encode())
+
+    def show(console: Console) -> None:
+        if output is not None:
+            console.say(f"wrote {output}: nothing was measured yet, so it has the import alone")
+        else:
+            console.raw(text.encode())
+
+    return Answer(data={"profile": None, "patches": [], "history": []}, show=show)
 
 
 def _only_history(

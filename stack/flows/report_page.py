@@ -62,13 +62,25 @@ def page(
         matrices=tuple(_matrices(project, profile, revisions, emit)),
         outcomes=tuple(_outcomes(measured)),
         machines=tuple(one for name, one in found.machines.items() if name in seen),
-        inputs=tuple(
-            Taken(
-                file=row.file, upstream=row.upstream or "", result=row.result,
-                patches=row.patches, reason=row.reason,
-            ) for row in pile_list.read(project)
-        ),
+        inputs=_inputs(project),
     ))
+
+
+def imported(project: Project) -> str | None:
+    """A page of what the last imports made of each file alone; None where nothing was imported."""
+    found = _inputs(project)
+    return render(Page(
+        profile="", ladders=(), verdicts=(), trials=(), outcomes=(), machines=(), inputs=found,
+    )) if found else None
+
+
+def _inputs(project: Project) -> tuple[Taken, ...]:
+    return tuple(
+        Taken(
+            file=row.file, upstream=row.upstream or "", result=row.result, patches=row.patches,
+            reason=row.reason,
+        ) for row in pile_list.read(project)
+    )
 
 
 def _matrices(

@@ -155,6 +155,19 @@ def test_a_quilt_series_with_options(tmp_path: Path) -> None:
     assert pile.file("pkg/app.py") == changed(APP, 5)
 
 
+def test_the_page_of_an_import_needs_no_measurement(tmp_path: Path) -> None:
+    pile = Pile(tmp_path, {"pkg/app.py": APP})
+    assert pile.stack("report", "--html").code == 2
+    pile.snap("01.patch", {"pkg/app.py": changed(APP, 10)})
+    pile.add("02.patch.gz", gzip.compress(b"x")[:-3])
+    assert pile.results(code=1) == {"01.patch": "placed", "02.patch.gz": "damaged"}
+    told = pile.stack.ok("report", "--html", "-o", "page.html")
+    assert "nothing was measured yet" in told.err
+    page = (pile.stack.folder / "page.html").read_text()
+    assert "<h2>Imported files</h2>" in page
+    assert "02.patch.gz" in page
+
+
 def test_what_a_series_does_not_name_is_told(tmp_path: Path) -> None:
     pile = Pile(tmp_path, {"pkg/app.py": APP})
     hunk = b"@@ -4,3 +4,3 @@\n line 4\n-line 5\n+LINE 5\n line 6\n"
