@@ -20,6 +20,7 @@ from stack.model.pile_parse import parse
 
 PATCH_LIKE = (
     ".patch", ".diff", ".mbox", ".eml", ".gz", ".bz2", ".xz", ".b64", ".base64", ".patches",
+    ".zip", ".tar", ".tgz", ".tbz2", ".txz", ".zst", ".7z",  # told to be unpacked
 )
 _NOTES = (".md", ".txt", ".rst", ".note")
 _LEFT_OUT = {".git", "__pycache__", ".stack", "node_modules"}
@@ -45,7 +46,10 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch of the pile: what it does, its own words, and what it can be recognised by."""
+    """One patch of the pile: what it does, its own words, and what it can be recognised by.
+
+    `aside` is why its file was not read, `note_of` the input whose words it holds.
+    """
 
     file: str
     path: Path
@@ -57,6 +61,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     series: int | None = None
     named: bool = True
     aside: str = ""
+    note_of: str = ""
 
     @property
     def flags(self) -> set[Flag]:
@@ -155,9 +160,17 @@ def read_inputs(files: Sequence[Listed], emit: Emit) -> Iterator[Input]:
         for file in files
         if file.path.suffix.lower() in _NOTES
     }
+    owners = {
+        (file.path.parent, _stem(file.path)): file.shown
+        for file in files
+        if file.named and not file.aside and file.path.suffix.lower() not in _NOTES
+    }
     for number, file in enumerate(files):
         emit(Progress("reading", number, len(files), file.path.name))
         for one in read_file(file):
+            owner = owners.get((file.path.parent, _stem(file.path)), "")
+            if file.path.suffix.lower() in _NOTES and not (one.sections or one.damage):
+                one = msgspec.structs.replace(one, note_of=owner)
             note = notes.get((file.path.parent, _stem(file.path)))
             if note is not None and note != file.path and one.sections and not one.words:
                 words = note.read_bytes()[:_MOST_WORDS].decode("utf-8", "replace")

@@ -122,6 +122,9 @@ class Replay:
         if one.damage is not None:
             self._row(turn, one, None, "damaged", str(one.damage))
             return
+        if one.note_of:
+            self._row(turn, one, None, "contained", f"its words are kept with {one.note_of}")
+            return
         if not one.sections:
             self._row(turn, one, None, "other", one.aside or "holds no diff")
             return

@@ -19,6 +19,7 @@ from stack.model.pile import Damage
 
 ROOM = 64 << 20
 _SAID = (b"diff", b"patch", b"udiff")  # what a fence says that it holds
+_ARCHIVES = (b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf\x27\x1c")  # zip, zstd, 7z
 MOST_LINES = 2_000_000
 _LAYERS = 4
 _PIECE = 1 << 16
@@ -108,11 +109,12 @@ def is_packed(data: bytes) -> bool:
 
 def is_meant(data: bytes) -> bool:
     """Whether a file was meant to hold a diff, damaged or not."""
-    return is_packed(data) or _DIFF.search(data) is not None
+    archive = data.startswith(_ARCHIVES) or data[257:262] == b"ustar"
+    return archive or is_packed(data) or _DIFF.search(data) is not None
 
 
 def _texts(data: bytes, name: str) -> list[Text] | Damage:
-    if data.startswith((b"PK\x03\x04", b"\x28\xb5\x2f\xfd")) or data[257:262] == b"ustar":
+    if data.startswith(_ARCHIVES) or data[257:262] == b"ustar":
         return Damage(1, "an archive: unpack it first")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or data[:8].count(b"\0") == 4:
         return Damage(1, "looks like UTF-16: save it as UTF-8")

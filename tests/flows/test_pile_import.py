@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import os
 import tomllib
 from pathlib import Path
 
@@ -153,53 +152,6 @@ def test_a_quilt_series_with_options(tmp_path: Path) -> None:
     assert data["order"] == "the series file"
     assert [Path(row["file"]).name for row in data["inputs"]] == ["b.diff", "a.diff"]
     assert pile.file("pkg/app.py") == changed(APP, 5)
-
-
-def test_the_page_of_an_import_needs_no_measurement(tmp_path: Path) -> None:
-    pile = Pile(tmp_path, {"pkg/app.py": APP})
-    assert pile.stack("report", "--html").code == 2
-    pile.snap("01.patch", {"pkg/app.py": changed(APP, 10)})
-    pile.add("02.patch.gz", gzip.compress(b"x")[:-3])
-    assert pile.results(code=1) == {"01.patch": "placed", "02.patch.gz": "damaged"}
-    told = pile.stack.ok("report", "--html", "-o", "page.html")
-    assert "nothing was measured yet" in told.err
-    page = (pile.stack.folder / "page.html").read_text()
-    assert "<h2>Imported files</h2>" in page
-    assert "02.patch.gz" in page
-
-
-def test_what_a_series_does_not_name_is_told(tmp_path: Path) -> None:
-    pile = Pile(tmp_path, {"pkg/app.py": APP})
-    hunk = b"@@ -4,3 +4,3 @@\n line 4\n-line 5\n+LINE 5\n line 6\n"
-    diff = b"--- a/pkg/app.py\n+++ b/pkg/app.py\n" + hunk
-    pile.add("a.diff", diff)
-    pile.add("b.diff", diff.replace(b"LINE", b"five"))
-    pile.add("series", b"a.diff\n# b.diff\n")
-    row = pile.rows(code=1)["b.diff"]
-    assert (row["result"], row["reason"]) == ("other", "its folder's series file does not name it")
-    mail = b"From: Ann <ann@x.org>\nDate: Mon, 1 Jun 2026 10:00:00 +0000\nSubject: Five\n\n---\n"
-    for name in ("a.diff", "b.diff"):
-        pile.add(name, mail + (pile.inputs / name).read_bytes())
-    told = pile.stack("import", "--as", "mails", "--dry-run", pile.inputs)
-    assert "b.diff: its folder's series file does not name it" in told.err, told
-
-
-def test_links_and_pipes_of_a_pile_are_listed_and_never_read(tmp_path: Path) -> None:
-    pile = Pile(tmp_path, {"pkg/app.py": APP})
-    hunk = b"@@ -4,3 +4,3 @@\n line 4\n-line 5\n+LINE 5\n line 6\n"
-    real = pile.add("old/a.diff", b"--- a/pkg/app.py\n+++ b/pkg/app.py\n" + hunk)
-    (pile.inputs / "current.diff").symlink_to(real)  # in the pile: it comes by its own name
-    (tmp_path / "far").mkdir()
-    (tmp_path / "far/b.diff").write_bytes(real.read_bytes().replace(b"LINE", b"five"))
-    (pile.inputs / "b.diff").symlink_to(tmp_path / "far/b.diff")
-    (pile.inputs / "more").symlink_to(tmp_path / "far")
-    os.mkfifo(pile.inputs / "pipe.patch")
-    rows = pile.rows(code=1)
-    why = "a link that leads out of the pile: name what it leads to"
-    assert {name: (row["result"], row["reason"]) for name, row in rows.items()} == {
-        "a.diff": ("placed", "on what stood"), "b.diff": ("other", why), "more": ("other", why),
-        "pipe.patch": ("other", "no file to read"),
-    }
 
 
 def test_labels_are_suggestions_with_what_is_alive(tmp_path: Path) -> None:
