@@ -10,7 +10,7 @@ from setuptools import setup
 
 # GCC 12 warns about its own intrinsics headers.
 GCC_12 = ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]
-SOURCES = ["experts", "rows_avx512", "rows_avx2", "rows_portable"]
+SOURCES = ["experts", "rows_avx512", "rows_avx512vnni", "rows_avx2", "rows_portable"]
 
 
 def lacking() -> str | None:
@@ -35,7 +35,7 @@ else:
     extension = CppExtension(
         "u4moe._cpu",
         [f"csrc/{name}.cpp" for name in SOURCES],
-        depends=["csrc/rows.hpp", "csrc/u4moe_core.hpp"],
+        depends=["csrc/rows.hpp", "csrc/u4moe_core.hpp", "csrc/avx512_common.hpp"],
         extra_compile_args=[
             "-O3",
             "-std=c++20",

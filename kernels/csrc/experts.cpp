@@ -28,6 +28,10 @@ constexpr std::int64_t kTokensAtOnce = 64;
 bool processor_has(const RowKernels* kernels) {
   if (kernels == nullptr) return false;
 #if defined(__x86_64__)
+  if (kernels == u4moe::avx512vnni_kernels()) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vnni");
+  }
   if (kernels == u4moe::avx512_kernels()) return __builtin_cpu_supports("avx512f");
   if (kernels == u4moe::avx2_kernels()) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -37,11 +41,16 @@ bool processor_has(const RowKernels* kernels) {
   return true;
 }
 
+// The fastest first; the last runs everywhere.
+const std::vector<const RowKernels*>& every_kernels() {
+  static const std::vector<const RowKernels*> every{
+      u4moe::avx512vnni_kernels(), u4moe::avx512_kernels(), u4moe::avx2_kernels(),
+      u4moe::portable_kernels()};
+  return every;
+}
+
 const RowKernels* best_kernels() {
-  for (const RowKernels* kernels : {u4moe::avx512_kernels(), u4moe::avx2_kernels()}) {
-    if (processor_has(kernels)) return kernels;
-  }
-  return u4moe::portable_kernels();
+  return *std::find_if(every_kernels().begin(), every_kernels().end(), processor_has);
 }
 
 std::atomic<const RowKernels*>& chosen_kernels() {
@@ -54,8 +63,7 @@ std::string isa(const std::string& name) {
     chosen_kernels() = best_kernels();
   } else if (!name.empty()) {
     const RowKernels* wanted = nullptr;
-    for (const RowKernels* kernels :
-         {u4moe::avx512_kernels(), u4moe::avx2_kernels(), u4moe::portable_kernels()}) {
+    for (const RowKernels* kernels : every_kernels()) {
       if (processor_has(kernels) && name == kernels->name) wanted = kernels;
     }
     TORCH_CHECK(wanted != nullptr, "this processor or build has no kernels named ", name);

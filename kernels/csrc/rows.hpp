@@ -33,6 +33,7 @@ struct RowKernels {
 };
 
 // Null where the compiler's target has no such instructions; the caller asks the processor.
+const RowKernels* avx512vnni_kernels();
 const RowKernels* avx512_kernels();
 const RowKernels* avx2_kernels();
 const RowKernels* portable_kernels();

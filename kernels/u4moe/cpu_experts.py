@@ -27,7 +27,7 @@ def unavailable() -> str | None:
 def isa(name: str | None = None) -> str:
     """The instruction set in use: the machine's best, or after a call with ``name`` that one.
 
-    ``name`` is one of avx512, avx2, portable or auto. Raises RuntimeError where the machine lacks
+    ``name`` is one of avx512vnni, avx512, avx2, portable or auto. Raises RuntimeError where the machine lacks
     it or the extension is missing.
     """
     _require()
