@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from stack.flows.pile_read import Input
 from stack.flows.pile_route import Route
@@ -14,7 +14,7 @@ from stack.model.pile import PileHunk, Section
 
 MOST_TRIES = 40  # of one input, so that a long pile in the wrong order ends in bounded time
 Key = tuple[str, int]  # upstream and turn
-Part = tuple[int, Input, str, Sequence[Route], str]
+Part = tuple[int, Input, str, list[Route], str]
 
 
 class Waiting:
@@ -28,7 +28,7 @@ class Waiting:
         self._tries: Counter[Key] = Counter()
 
     def add(
-        self, turn: int, one: Input, name: str, routes: Sequence[Route], digest: str
+        self, turn: int, one: Input, name: str, routes: list[Route], digest: str
     ) -> None:
         """Let an input wait."""
         key = (name, turn)
