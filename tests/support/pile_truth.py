@@ -22,7 +22,8 @@ from tests.support.pile_maker import Made, Maker
 class Verdict(NamedTuple):
     """How many placeable files were placed, what was not, and where the final tree differs.
 
-    `told` are the files of which was said that they could have been meant in another way.
+    `told` are the files of which was said that they could have been meant in another way, `silent`
+    what differs of which no file says so, or was set aside.
     """
 
     placed: int
@@ -32,6 +33,7 @@ class Verdict(NamedTuple):
     seconds: float
     rows: dict[str, list[Row]]
     told: list[str]
+    silent: list[bytes]
 
 
 def judge(made: Made, base: Mapping[str, bytes], folder: Path) -> Verdict:
@@ -70,9 +72,16 @@ def judge(made: Made, base: Mapping[str, bytes], folder: Path) -> Verdict:
         if not mine or any(row.aside and row.result != "other" for row in mine):
             missed.append(f"{truth}: {'; '.join(row.reason for row in mine)}")
     assert set(rows) == set(made.files), "every file has a row"
+    told = sorted(name for name, mine in rows.items() if any(row.unsure for row in mine))
+    left = {name for name, mine in rows.items() if any(row.aside for row in mine)}
+    about = [
+        section.name for one in inputs if Path(one.file).name in {*told, *left}
+        for section in one.sections
+    ]
+    silent = [path for path in differs if not any(name.endswith(path) for name in about)]
     return Verdict(
         len(placeable) - len(missed), len(placeable), missed, differs, seconds, rows,
-        sorted(name for name, mine in rows.items() if any(row.unsure for row in mine)),
+        told, silent,
     )
 
 
