@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -67,13 +68,18 @@ class Ray:
         self._stored: dict[str, Any] = {}
         self._lock = threading.Lock()
         self.ray = require()
+        self._quiet = quiet = contextlib.ExitStack()
+        quiet.enter_context(_silent())
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             self.ray.init(
                 address=address or "auto", log_to_driver=False, logging_level="CRITICAL",
                 ignore_reinit_error=False,
             )
-        except (ConnectionError, ValueError, RuntimeError) as wrong:
+        except BaseException as wrong:
+            quiet.close()
+            if not isinstance(wrong, ConnectionError | ValueError | RuntimeError):
+                raise
             where = address or "this machine"
             why = str(wrong).strip().split("\n")[0][:200]
             raise StateError(
@@ -128,6 +134,7 @@ class Ray:
         """Leave the cluster; what our workers still run is ended with them."""
         self.stop.set()
         self.ray.shutdown()
+        self._quiet.close()
 
 
 class Link:
@@ -196,6 +203,13 @@ class Link:
         if isinstance(found, Failed):
             raise StateError(found.message, hint=found.hint)
         return found
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Have Ray print nothing: what its daemons say would go to stdout, which is for our answer."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def require() -> Any:

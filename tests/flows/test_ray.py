@@ -224,7 +224,7 @@ def test_each_comparison_on_two_machines_and_a_screen_on_all_hosts(toy: Toy, nod
         assert row["pairs"] == 4
         assert len({trial["machine"] for trial in row["trials"]}) == 2
         assert "elm" in {trial["host"] for trial in row["trials"]}
-    assert "2 machines" in toy.stack.ok("report", "--markdown").out
+    assert "2 machines" in toy.stack.ok("report", "--md").out
     nodes.whole()
     (toy.stack.folder / "knobs.toml").write_text(SCREEN)
     screen = toy.stack(
