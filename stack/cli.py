@@ -16,7 +16,7 @@ import msgspec
 from stack import __version__
 from stack.console import Color, Console, error_document
 from stack.context import Answer, Context
-from stack.errors import StackError, SystemFailure, UsageError
+from stack.errors import ConfigError, StackError, SystemFailure, UsageError
 from stack.model.records import Result
 from stack.store import paths
 from stack.verbs import GROUPS
@@ -179,6 +179,12 @@ def _run(argv: Sequence[str]) -> int:
         where = f"{wrong.filename}: " if wrong.filename else ""
         failure = SystemFailure(f"{where}{wrong.strerror or wrong}", hint=_system_hint(wrong))
         return _fail(failure, flags, argv, command)
+    except RecursionError:
+        error = ConfigError(
+            "a file of this project, or one that was named, is nested too deeply to be read",
+            hint="restore it from git",
+        )
+        return _fail(error, flags, argv, command)
     except Exception as wrong:  # noqa: BLE001 - the boundary
         return _bug(wrong, flags, argv, command)
 

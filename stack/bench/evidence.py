@@ -30,7 +30,7 @@ def reported(report: Path) -> list[Loaded]:
     for line in lines:
         try:
             found.append(msgspec.json.decode(line, type=Loaded))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             continue
     return found
 

@@ -40,7 +40,7 @@ def document(result: Path) -> Any:
         return json.loads(result.read_bytes())
     except FileNotFoundError:
         raise NoFigures("blocked:no_result", f"it ended without writing {result.name}") from None
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise NoFigures("blocked:no_result", f"{result.name} is not JSON: {wrong}") from None
 
 
@@ -89,7 +89,7 @@ def last_object(log: Path, field: str) -> Mapping[str, Any]:
             continue
         try:
             document = json.loads(line[start:])
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(document, dict) and at(document, field) is not None:
             return document

@@ -8,6 +8,8 @@ from stack.model.diff import Kind
 from stack.model.diff_reader import Reader, show
 
 _ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
+# U+200C to U+200F, U+202A to U+202E, U+206A to U+206F, U+FEFF (git's utf8.c: is_hfs_dotgit).
+_LEFT_OUT = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
 
 
 def paths_of(
@@ -78,8 +80,13 @@ def safe_path(reader: Reader, path: bytes) -> bytes:
 
 
 def is_git(part: bytes) -> bool:
-    """Whether some file system takes this name for `.git`."""
-    return part.lower().rstrip(b" .").partition(b":")[0] in (b".git", b"git~1")
+    """Whether some file system takes this name for `.git`.
+
+    Letters of any case; on NTFS blanks and dots behind it, a stream, its short name; on HFS+ with
+    any of the code points between that it leaves out.
+    """
+    plain = _LEFT_OUT.sub(b"", part).lower()
+    return plain.partition(b":")[0].rstrip(b" .") in (b".git", b"git~1")
 
 
 def mode_of(reader: Reader, text: bytes | None) -> int | None:

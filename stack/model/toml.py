@@ -11,6 +11,9 @@ import msgspec
 from stack.errors import ConfigError, SchemaTooNew
 
 T = TypeVar("T")
+_PARTS = 64
+_LONG_KEY = re.compile(rb"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){%d}""" % _PARTS)
+_ESCAPED_NUL = re.compile(rb"\\u0000|\\U00000000")
 
 
 def load(data: bytes, kind: type[T], name: str, *, schema: int) -> T:
@@ -44,9 +47,17 @@ def load(data: bytes, kind: type[T], name: str, *, schema: int) -> T:
 
 
 def parse(data: bytes, name: str) -> dict[str, Any]:
-    """Parse TOML; a syntax error names file and line."""
+    """Parse TOML; what cannot be read, or only at a price that none is worth, names its line.
+
+    Python's parser takes memory by the square of a key's parts, and a frame for each bracket.
+    """
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise ConfigError(f"{name}:1: begins with a byte order mark", hint="save it without one")
+    if deep := _LONG_KEY.search(data):
+        line = data.count(b"\n", 0, deep.start()) + 1
+        raise ConfigError(f"{name}:{line}: a key of more than {_PARTS} parts")
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        document = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as wrong:
         line = data.count(b"\n", 0, wrong.start) + 1
         raise ConfigError(f"{name}:{line}: not UTF-8") from None
@@ -55,6 +66,22 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
         match = re.search(r"line (\d+)", str(wrong))
         line = int(match[1]) if match else data.count(b"\n") + 1
         raise ConfigError(f"{name}:{line}: {text}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply") from None
+    except ValueError as wrong:  # a number of more digits than Python converts
+        raise ConfigError(f"{name}: {str(wrong).partition(';')[0]}") from None
+    if (nul := _ESCAPED_NUL.search(data)) and _has_nul(document):
+        line = data.count(b"\n", 0, nul.start()) + 1
+        raise ConfigError(f"{name}:{line}: a NUL character in a text")
+    return document
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_has_nul(part) for pair in value.items() for part in pair)
+    return isinstance(value, list) and any(map(_has_nul, value))
 
 
 def line_of(data: bytes, document: dict[str, Any], path: str) -> int:

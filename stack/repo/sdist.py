@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -9,7 +10,7 @@ import secrets
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from stack.errors import SourceError
 from stack.model.diff_paths import is_git
@@ -20,6 +21,8 @@ from stack.repo.odb import ObjectStore
 if TYPE_CHECKING:
     from unearth import Package, PackageFinder
 
+# More than any release has; an archive of zeros of a few megabytes would unpack to more than this.
+MEMBERS, LARGEST, TOTAL = 500_000, 512 << 20, 4 << 30
 Report = Callable[[str, float, float | None], None]
 _NOBODY = Person(b"stack", b"stack@localhost", b"0 +0000")
 _SHORT = re.compile(rb"""commit_id\s*=\s*['"](g?[0-9a-f]{7,40})['"]""")
@@ -157,8 +160,13 @@ def read(archive: Path, odb: ObjectStore) -> tuple[str, str | None]:
     short: str | None = None
     top = ""
     try:
-        with tarfile.open(archive, "r:gz") as tar:
-            for member in tar:
+        with (
+            gzip.open(archive) as file,
+            tarfile.open(fileobj=cast("IO[bytes]", _Bounded(file)), mode="r:") as tar,
+        ):
+            for count, member in enumerate(tar):
+                if count >= MEMBERS or member.size > LARGEST:
+                    raise _too_much(archive)
                 here, path = _inside(member, archive)
                 top = top or here
                 if here != top or (not path and not member.isdir()):
@@ -169,13 +177,19 @@ def read(archive: Path, odb: ObjectStore) -> tuple[str, str | None]:
                     target = os.fsencode(_link(member, path, archive))
                     changes[path] = Entry(SYMLINK, odb.add("blob", target))
                     continue
-                file = tar.extractfile(member)
-                data = file.read() if file else b""
+                inside = tar.extractfile(member)
+                data = inside.read() if inside else b""
                 if path.endswith(b"/_version.py") and (match := _SHORT.search(data)):
                     short = match[1].decode()
                 if not _generated(path, data):
                     mode = EXECUTABLE if member.mode & 0o100 else FILE
-                    changes[path] = Entry(mode, odb.add("blob", data))
+                    entry = Entry(mode, odb.add("blob", data))
+                    if changes.setdefault(path, entry) != entry:
+                        raise SourceError(
+                            f"{archive}: two different files of one name: {member.name!a}"
+                        )
+    except _TooMuch:
+        raise _too_much(archive) from None
     except (tarfile.TarError, EOFError, OSError) as wrong:
         raise SourceError(f"{archive}: damaged archive: {_short(wrong)}") from None
     try:
@@ -184,6 +198,38 @@ def read(archive: Path, odb: ObjectStore) -> tuple[str, str | None]:
         raise SourceError(
             f"{archive}: a path through something that is not a folder: {ascii(wrong.args[0])[1:]}"
         ) from None
+
+
+class _TooMuch(Exception):
+    pass
+
+
+class _Bounded:
+    """The bytes of an archive, of which at most so many are unpacked, at once and in all."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        if size > LARGEST or self._file.tell() + size > TOTAL:
+            raise _TooMuch
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        if offset > TOTAL:
+            raise _TooMuch
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+def _too_much(archive: Path) -> SourceError:
+    return SourceError(
+        f"{archive}: more than {MEMBERS:,} members, {LARGEST >> 20} MiB in one, or "
+        f"{TOTAL >> 30} GiB in all",
+        hint="no release is so large: look at where it comes from",
+    )
 
 
 def _inside(member: tarfile.TarInfo, archive: Path) -> tuple[str, bytes]:

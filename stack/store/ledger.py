@@ -101,7 +101,7 @@ class Ledger:
                         hint="upgrade stack",
                     )
                 record = decoder.decode(line)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 warn(f"{path}:{number}: a record that was not written to its end is left out")
                 continue
             yield record

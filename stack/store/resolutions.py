@@ -7,10 +7,11 @@ two people who answer different questions never touch the same file.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from stack.errors import ConfigError
+from stack.errors import ConfigError, SchemaTooNew
 from stack.model.merge3 import Region
 from stack.store import atomic
 
@@ -26,7 +27,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     schema: int = SCHEMA
     path: str
     patch: str
-    encoding: str = "utf-8"
+    encoding: Literal["utf-8", "latin-1"] = "utf-8"
     base: tuple[str, ...]
     target: tuple[str, ...]
     ours: tuple[str, ...]
@@ -55,12 +56,18 @@ class Memory:
             for path in sorted(self.folder.glob("*.json")):
                 try:
                     found = msgspec.json.decode(path.read_bytes(), type=Resolution)
-                except msgspec.MsgspecError as wrong:
+                    key, _ = found.region.key, found.side("answer")
+                except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as wrong:
                     raise ConfigError(
                         f"{path}:1: damaged resolution: {wrong}",
                         hint="restore it from git, or stack resolve --forget " + path.stem,
                     ) from None
-                self._known[found.region.key] = found
+                if found.schema > SCHEMA:
+                    raise SchemaTooNew(
+                        f"{path}: schema {found.schema} is newer than {SCHEMA}, the newest that "
+                        "this release reads", hint="upgrade stack",
+                    )
+                self._known[key] = found
         return self._known
 
     def answer(self, region: Region) -> bytes | None:
@@ -71,14 +78,15 @@ class Memory:
     def keep(self, region: Region, reply: bytes, *, path: str, patch: str) -> str:
         """Remember an answer; its key."""
         sides = (region.base, region.target, region.patch, reply)
-        encoding = "utf-8" if all(_is_text(side) for side in sides) else "latin-1"
+        text = all(_is_text(side) for side in sides)
+        encoding: Literal["utf-8", "latin-1"] = "utf-8" if text else "latin-1"
         lines = [tuple(side.decode(encoding).splitlines(keepends=True)) for side in sides]
         made = Resolution(
             path=path, patch=patch, encoding=encoding, base=lines[0], target=lines[1],
             ours=lines[2], answer=lines[3],
         )
-        text = msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
-        atomic.write(self.folder / f"{region.key}.json", text)
+        data = msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"
+        atomic.write(self.folder / f"{region.key}.json", data)
         self.known[region.key] = made
         return region.key
 
