@@ -183,7 +183,11 @@ class Replay:
             break
         past = [
             route for route, fit in fits if late and fit.entries and (
-                fit.how in _LOOSE or (fit.how in _WHOLE and world.now(route.path).turn > turn)
+                kind == "snapshot" or fit.how in _LOOSE
+                or (world.now(route.path).turn > turn and (
+                    fit.how in _WHOLE
+                    or world.now(route.path).entry == world.upstream(route.path)
+                ))
             )
         ]
         if past:  # what came since would be taken back

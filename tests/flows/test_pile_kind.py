@@ -147,6 +147,20 @@ def test_what_stands_and_would_fit_again_stands(tmp_path: Path) -> None:
     assert pile.applied() == pile.tree()
 
 
+def test_nor_does_one_whose_file_was_turned_back_to_the_base(tmp_path: Path) -> None:
+    """By its id it would fit the base, which stands again; what it was made after is past."""
+    twice = b"head\n" + b"a\nb\nc\n" * 2
+    pile = Pile(tmp_path, {"pkg/twice.py": twice, PATH: APP})
+    pile.edit({PATH: changed(APP, 20)})
+    pile.add("01.patch", pile.snapshot() + (
+        b"--- a/pkg/twice.py\n+++ b/pkg/twice.py\n@@\n a\n-b\n+B\n c\n"
+    ))
+    pile.snap("02.patch", {PATH: changed(APP, 40)})
+    pile.step("03.patch", {PATH: APP, "pkg/twice.py": b"head\na\nB\nc\na\nbb\nc\n"})
+    assert pile.rows(code=1)["01.patch"]["result"] == "unplaceable"
+    assert pile.applied() == pile.tree()
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_a_snapshot_that_had_no_place_in_its_turn_takes_nothing_back_later(
     tmp_path: Path, own: bool
