@@ -18,7 +18,7 @@ from stack.flows.host_agent import Order, code
 from stack.flows.measuring import Measuring
 from stack.flows.parcels import of_files
 from stack.flows.pool import Here, Pool
-from stack.flows.ray_cluster import Link, Node, Ray, require
+from stack.flows.ray_cluster import Link, Node, Ray, look, require
 from stack.flows.remote import Layers, Remote
 from stack.flows.shadow import import_name
 from stack.flows.signatures import catalogue
@@ -170,10 +170,14 @@ def _shadowed(project: Project, built: Built) -> tuple[str, ...]:
 
 
 def check(profile: Profile, name: str, where: Where | None) -> None:
-    """Refuse, before anything is built, what no host could have; `MissingTool` without Ray."""
+    """Refuse, before anything is built, what no host could have, and an address of no cluster.
+
+    Raises `MissingTool` without Ray.
+    """
     if where is None:
         return
     require()
+    look(where.address)
     for resource in profile.resources:
         if resource in ("memory", "object_store_memory", "node"):
             raise UsageError(

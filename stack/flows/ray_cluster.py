@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from stack.flows.host_agent import HostAgent
 HINT = "pip install 'patch-stack[ray]', on every host of the cluster"
 _GOES_IN = 15.0
 _STEP = 0.25
+_ANSWERS_IN = 10.0
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +61,7 @@ class Ray:
 
         Raises `MissingTool` without Ray, `StateError` where no cluster answers.
         """
-        if address and address.startswith("ray://"):
-            raise StateError(
-                f"{address}: trials need a driver inside the cluster, not Ray's client",
-                hint="run stack on a host of the cluster, with --address HOST:6379",
-            )
+        look(address)
         self.stop = threading.Event()
         self._stored: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -80,12 +78,8 @@ class Ray:
             quiet.close()
             if not isinstance(wrong, ConnectionError | ValueError | RuntimeError):
                 raise
-            where = address or "this machine"
             why = str(wrong).strip().split("\n")[0][:200]
-            raise StateError(
-                f"no Ray cluster answers at {where}: {why}",
-                hint="ray start --head, then ray start --address HOST:6379 on the others",
-            ) from None
+            raise _unanswered(address or "this machine", why) from None
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -210,6 +204,32 @@ def _silent() -> Iterator[None]:
     """Have Ray print nothing: what its daemons say would go to stdout, which is for our answer."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
         yield
+
+
+def look(address: str | None) -> None:
+    """Raise `StateError` at once where nobody listens; Ray itself would try for minutes."""
+    address = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if address.startswith("ray://"):
+        raise StateError(
+            f"{address}: trials need a driver inside the cluster, not Ray's client",
+            hint="run stack on a host of the cluster, with --address HOST:6379",
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        if address == "auto":
+            return
+        raise StateError(f"{address}: is no HOST:PORT of a Ray cluster", hint="--address HOST:6379")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_IN).close()
+    except (OSError, OverflowError) as wrong:
+        raise _unanswered(address, str(wrong)) from None
+
+
+def _unanswered(where: str, why: str) -> StateError:
+    return StateError(
+        f"no Ray cluster answers at {where}: {why}",
+        hint="ray start --head, then ray start --address HOST:6379 on the others",
+    )
 
 
 def require() -> Any:

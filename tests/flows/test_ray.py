@@ -269,3 +269,11 @@ def test_without_ray_or_a_cluster_the_message_says_what_to_do(toy: Toy, tmp_path
         ]
     assert not (toy.state / "venvs").exists()
     assert "hint: --on ray" in toy.stack("verify", "--machines", "2").err
+    for address, said in {
+        "127.0.0.1:1": "no Ray cluster answers at 127.0.0.1:1: ", "here": "is no HOST:PORT",
+        "ray://127.0.0.1:10001": "not Ray's client", "127.0.0.1:99999": "no Ray cluster answers",
+    }.items():
+        wrong = toy.stack("verify", "--on", "ray", "--address", address)
+        assert wrong.code == 2
+        assert said in wrong.err
+    assert not (toy.state / "venvs").exists()
