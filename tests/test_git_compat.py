@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,24 @@ def test_every_shape_of_a_local_repository_serves(
     stack.ok("line", "add", "demo@v1.0")
     tree = Path(stack.ok("apply", "--json").json["data"]["workspace"])
     assert (tree / "src/lib.py").read_bytes() == numbered(30)
+
+
+@pytest.mark.skipif(
+    len({Path(one).stat().st_dev for one in ("/dev/shm", "/var/tmp") if Path(one).is_dir()}) < 2,
+    reason="one file system only",
+)
+@pytest.mark.parametrize(("cache", "home"), [("/dev/shm", "/var/tmp"), ("/var/tmp", "/dev/shm")])
+def test_the_cache_may_lie_on_another_file_system(
+    upstream: RepoBuilder, cache: str, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tempfile.TemporaryDirectory
+    with made(dir=cache) as one, made(dir=home) as two:
+        monkeypatch.setenv("STACK_CACHE_DIR", f"{one}/cache")
+        stack = Stack(Path(two))
+        stack.ok("init")
+        stack.ok("upstream", "add", "demo", upstream.url)
+        stack.ok("line", "add", "demo@v1.0")
+        tree = Path(stack.ok("apply", "--json").json["data"]["workspace"])
+        assert (tree / "src/lib.py").read_bytes() == numbered(30)
+        assert (Path(one) / "cache/mirrors/demo.git").is_dir()
+        assert stack.ok("gc").code == 0

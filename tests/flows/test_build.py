@@ -291,7 +291,9 @@ def test_a_second_builder_is_told_who_builds(tiny: Tiny) -> None:
     first = tiny.stack.start("build")
     lock = tiny.state / "venvs/lock"
     wait_for(lambda: lock.exists() and lock.read_bytes().startswith(b"process"))
+    first.send_signal(signal.SIGSTOP)  # else a slow machine lets it finish before the second looks
     second = tiny.stack("build")
+    first.send_signal(signal.SIGCONT)
     assert second.code == 2
     assert f"held by process {first.pid}: stack build --profile tiny" in second.err
     assert first.wait() == 0
