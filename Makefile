@@ -42,7 +42,7 @@ soak: venv
 	TMPDIR=$(SCRATCH) STACK_TEST_FAULTS=all STACK_TEST_KILLS=60 STACK_TEST_SECONDS=300 \
 	  STACK_TEST_ROUND_TRIPS=3000 $(BIN)/python -m pytest --numprocesses 3 \
 	  --timeout 14400 tests/test_faults.py tests/test_crowd.py tests/test_kills.py tests/flows/test_rebase_kills.py tests/test_rebase_fuzz.py \
-	  tests/test_round_trip.py
+	  tests/test_round_trip.py tests/test_hostile_files.py
 
 lint: venv
 	$(BIN)/ruff check .

@@ -92,6 +92,12 @@ def test_replaced_and_grafted_commits_are_seen_as_they_are(demo: Demo) -> None:
     demo.fresh_apply()
     assert demo.tree_id() == tree
     assert (demo.tree / "README").read_bytes() == b"demo\n"
+    repo.git("replace", "--delete", demo.base)
+    (repo.folder / ".git/info").mkdir(exist_ok=True)
+    (repo.folder / ".git/info/grafts").write_text(f"{demo.base} {other}\n")
+    head = demo.head()
+    demo.fresh_apply()
+    assert (demo.tree_id(), demo.head()) == (tree, head)
 
 
 def test_a_partial_clone_that_lost_its_remote_says_so(
