@@ -11,8 +11,8 @@ import msgspec
 from stack.errors import ConfigError, SchemaTooNew
 
 T = TypeVar("T")
-_PARTS = 64
-_LONG_KEY = re.compile(rb"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){%d}""" % _PARTS)
+# Python's parser takes memory by the square of a key's parts.
+_LONG_KEY = re.compile(rb"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
 _ESCAPED_NUL = re.compile(rb"\\u0000|\\U00000000")
 
 
@@ -47,15 +47,11 @@ def load(data: bytes, kind: type[T], name: str, *, schema: int) -> T:
 
 
 def parse(data: bytes, name: str) -> dict[str, Any]:
-    """Parse TOML; what cannot be read, or only at a price that none is worth, names its line.
-
-    Python's parser takes memory by the square of a key's parts, and a frame for each bracket.
-    """
+    """Parse TOML; what cannot be read, or only at a price that none is worth, names its line."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise ConfigError(f"{name}:1: begins with a byte order mark", hint="save it without one")
     if deep := _LONG_KEY.search(data):
-        line = data.count(b"\n", 0, deep.start()) + 1
-        raise ConfigError(f"{name}:{line}: a key of more than {_PARTS} parts")
+        raise ConfigError(f"{name}:{_row(data, deep)}: a key of more than 64 parts")
     try:
         document = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as wrong:
@@ -71,17 +67,18 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
     except ValueError as wrong:  # a number of more digits than Python converts
         raise ConfigError(f"{name}: {str(wrong).partition(';')[0]}") from None
     if (nul := _ESCAPED_NUL.search(data)) and _has_nul(document):
-        line = data.count(b"\n", 0, nul.start()) + 1
-        raise ConfigError(f"{name}:{line}: a NUL character in a text")
+        raise ConfigError(f"{name}:{_row(data, nul)}: a NUL character in a text")
     return document
 
 
+def _row(data: bytes, found: re.Match[bytes]) -> int:
+    return data.count(b"\n", 0, found.start()) + 1
+
+
 def _has_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\0" in value
     if isinstance(value, dict):
         return any(_has_nul(part) for pair in value.items() for part in pair)
-    return isinstance(value, list) and any(map(_has_nul, value))
+    return any(map(_has_nul, value)) if isinstance(value, list) else "\0" in str(value)
 
 
 def line_of(data: bytes, document: dict[str, Any], path: str) -> int:
