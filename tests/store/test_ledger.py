@@ -88,6 +88,8 @@ def test_killing_the_writer_loses_nothing_that_was_finished(tmp_path: Path) -> N
     for round_ in range(10):
         writer = context.Process(target=_write, args=(tmp_path, f"r{round_}", 100_000))
         writer.start()
+        while not (tmp_path / "machines.jsonl").exists():  # a slow machine is only beginning
+            time.sleep(0.01)
         time.sleep(0.03)
         assert writer.pid is not None
         os.kill(writer.pid, signal.SIGKILL)
