@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from stack.flows.book import Book
-from stack.flows.cluster import Away, Cluster
+from stack.flows.cluster import Cluster
+from stack.flows.cluster_hosts import Away
 from stack.flows.pool import Lost, Task
 from stack.flows.ray_cluster import Ray
 from stack.model.judge import Rule, judge_pairs, next_step

@@ -7,11 +7,12 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from stack.errors import BenchFailed, StackError
+from stack.flows.cluster_hosts import Away, Hosts
 from stack.flows.events import Emit, Event, Progress, Said
 from stack.flows.executor import HostLost, Stopped
 from stack.flows.pool import Lost, Task
@@ -26,29 +27,6 @@ _LOOK_EVERY = 5.0
 _ALONE_FOR = 60.0
 _GRACE = 20.0
 _STEP = 0.2
-
-
-class Away(msgspec.Struct, frozen=True):
-    """Why a host takes no part."""
-
-    host: str
-    why: str
-
-
-class Hosts(Protocol):
-    """Where sessions come from."""
-
-    def appeared(self) -> list[str]:
-        """The hosts that are there now, are not open and were not refused, or came back."""
-
-    def open(self, host: str, emit: Emit) -> Session | Away:
-        """Make a host ready for trials; what is the matter where it cannot be."""
-
-    def close(self, host: str, *, unfit: bool) -> None:
-        """Let go of a host, for good where it is unfit."""
-
-    def stop(self) -> None:
-        """End all that the hosts do for us."""
 
 
 class _Told(msgspec.Struct, frozen=True):

@@ -12,7 +12,8 @@ import msgspec
 from stack.bench.render import render_all
 from stack.errors import UsageError
 from stack.flows.build import Built
-from stack.flows.cluster import Away, Cluster
+from stack.flows.cluster import Cluster
+from stack.flows.cluster_hosts import Away
 from stack.flows.events import Emit, Said
 from stack.flows.host_agent import Order, code
 from stack.flows.measuring import Measuring

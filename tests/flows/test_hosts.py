@@ -12,7 +12,8 @@ import pytest
 
 from stack.errors import BenchFailed, StateError
 from stack.flows.build import build
-from stack.flows.cluster import Away, Cluster
+from stack.flows.cluster import Cluster
+from stack.flows.cluster_hosts import Away
 from stack.flows.clustering import _named
 from stack.flows.events import Said
 from stack.flows.executor import HostLost
