@@ -24,8 +24,9 @@ void widen(const std::uint16_t* raw, bool bf16, float* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += kLanes) {
     const std::int64_t left = n - i;
     std::uint16_t part[kLanes] = {};
-    for (std::int64_t j = 0; j < (left < kLanes ? left : kLanes); ++j) part[j] = raw[i + j];
-    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(part));
+    for (std::int64_t j = 0; j < left && left < kLanes; ++j) part[j] = raw[i + j];
+    const std::uint16_t* from = left < kLanes ? part : raw + i;
+    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
     const __m512 wide =
         bf16 ? _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))
              : _mm512_cvtph_ps(half);
@@ -71,10 +72,22 @@ struct Groups {
   }
 };
 
+__m256 folded(__m512 v) {
+  const __m512d bits = _mm512_castps_pd(v);
+  return _mm256_add_ps(_mm512_castps512_ps256(v), _mm256_castpd_ps(_mm512_extractf64x4_pd(bits, 1)));
+}
+
+// The sums of four vectors' lanes, in fewer steps than four times one.
+void add_lanes(__m512 a, __m512 b, __m512 c, __m512 d, float* out) {
+  const __m256 ab = _mm256_hadd_ps(folded(a), folded(b));
+  const __m256 cd = _mm256_hadd_ps(folded(c), folded(d));
+  const __m256 all = _mm256_hadd_ps(ab, cd);
+  _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+}
+
 // `Block::run<R, T>(call, row, token)` is the product of R rows with T tokens.
 template <typename Block, int R>
 void dot_rows(const DotCall& c, std::int64_t row) {
-  widen(c.scales + row * (c.k / c.group), c.scales_bf16, c.scale_buffer, R * (c.k / c.group));
   std::int64_t token = 0;
   for (; token + 4 <= c.tokens; token += 4) Block::template run<R, 4>(c, row, token);
   if (token + 2 <= c.tokens) {
@@ -86,6 +99,7 @@ void dot_rows(const DotCall& c, std::int64_t row) {
 
 template <typename Block>
 void dot(const DotCall& c) {
+  widen(c.scales, c.scales_bf16, c.scale_buffer, c.rows * (c.k / c.group));
   std::int64_t row = 0;
   if (c.tokens < 3) {  // more tokens need the registers of two rows
     for (; row + 4 <= c.rows; row += 4) dot_rows<Block, 4>(c, row);

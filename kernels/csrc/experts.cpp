@@ -10,8 +10,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
+#include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include "rows.hpp"
 #include "u4moe_core.hpp"
@@ -70,6 +77,28 @@ std::string isa(const std::string& name) {
     chosen_kernels() = wanted;
   }
   return chosen_kernels().load()->name;
+}
+
+// Asks once for each weight that its memory be made of 2 MiB pages: decode reads all of it once, and
+// with 4 KiB pages a sixth of the time goes into finding them. Where the kernel says no, all stays
+// as it is. U4MOE_HUGE_PAGES=0 leaves them alone.
+void use_huge_pages(const Tensor& weights) {
+#if defined(__linux__)
+  static std::mutex guard;
+  static std::unordered_set<const void*> seen;
+  const std::lock_guard<std::mutex> held(guard);
+  if (!seen.insert(weights.const_data_ptr()).second) return;
+  const char* wanted = std::getenv("U4MOE_HUGE_PAGES");
+  if (wanted != nullptr && std::string(wanted) == "0") return;
+  constexpr std::uintptr_t kPage = 2u << 20;
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE: now, not when the kernel gets to it (Linux 6.1)
+  const auto first = reinterpret_cast<std::uintptr_t>(weights.const_data_ptr());
+  const std::uintptr_t begin = (first + kPage - 1) / kPage * kPage;
+  const std::uintptr_t end = (first + weights.nbytes()) / kPage * kPage;
+  if (begin >= end) return;
+  void* at = reinterpret_cast<void*>(begin);
+  if (madvise(at, end - begin, MADV_HUGEPAGE) == 0) madvise(at, end - begin, kCollapse);
+#endif
 }
 
 // The pairs (token * topk + slot) of one expert.
@@ -140,7 +169,7 @@ struct Buffers {
   std::vector<float> scales, first, second;
 
   Buffers(std::int64_t k, std::int64_t group)
-      : scales(u4moe::kRowsAtOnce * (k / group)),
+      : scales(kBlockRows * (k / group)),
         first(kTokensAtOnce * kBlockRows),
         second(kTokensAtOnce * kBlockRows) {}
 };
@@ -227,6 +256,8 @@ void fused_experts(Tensor out, const Tensor& hidden_states, const Tensor& w13, c
                    const Tensor& topk_ids, std::int64_t group) {
   const RowKernels* picked = chosen_kernels().load();
   const RowKernels& kernels = picked->takes_group(group) ? *picked : *u4moe::portable_kernels();
+  use_huge_pages(w13);
+  use_huge_pages(w2);
   const std::int64_t topk = topk_ids.size(1);
   const std::vector<Chosen> chosen = by_expert(topk_ids, w13.size(0));
   const Tensor x = arrange(hidden_states.to(at::kFloat), kernels);

@@ -17,12 +17,10 @@ struct DotCall {
   std::int64_t group;
   const float* const* x;         // for each token, activations as `arrange` wrote them
   std::int64_t tokens;
-  float* scale_buffer;           // kRowsAtOnce * k / group floats
+  float* scale_buffer;           // rows * k / group floats
   float* out;                    // out[token * out_stride + row]
   std::int64_t out_stride;
 };
-
-constexpr std::int64_t kRowsAtOnce = 4;
 
 struct RowKernels {
   const char* name;

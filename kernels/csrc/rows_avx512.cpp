@@ -67,13 +67,16 @@ struct Block {
         }
       }
       for (int r = 0; r < R; ++r) {
-        const __m512 s = groups.scale(c.scale_buffer + r * groups.count, b);
+        const __m512 s = groups.scale(c.scale_buffer + (row + r) * groups.count, b);
         for (int t = 0; t < T; ++t) sum[r][t] = _mm512_fmadd_ps(part[r][t], s, sum[r][t]);
       }
     }
-    for (int r = 0; r < R; ++r) {
-      for (int t = 0; t < T; ++t) {
-        c.out[(token + t) * c.out_stride + row + r] = _mm512_reduce_add_ps(sum[r][t]);
+    for (int t = 0; t < T; ++t) {
+      float* out = c.out + (token + t) * c.out_stride + row;
+      if constexpr (R == 4) {
+        add_lanes(sum[0][t], sum[1][t], sum[2][t], sum[3][t], out);
+      } else {
+        for (int r = 0; r < R; ++r) out[r] = _mm512_reduce_add_ps(sum[r][t]);
       }
     }
   }

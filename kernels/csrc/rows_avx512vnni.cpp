@@ -104,7 +104,7 @@ struct Block {
         const __m512i f1 = _mm512_permutexvar_epi16(_mm512_srli_epi32(even, 4), value);
         const __m512i f2 = _mm512_permutexvar_epi16(odd, value);
         const __m512i f3 = _mm512_permutexvar_epi16(_mm512_srli_epi32(odd, 4), value);
-        const __m512 s = groups.scale(c.scale_buffer + r * groups.count, b);
+        const __m512 s = groups.scale(c.scale_buffer + (row + r) * groups.count, b);
         for (int t = 0; t < T; ++t) {
           const float* x = c.x[token + t] + header + b * kBlock;
           __m512i part = _mm512_setzero_si512();
@@ -117,9 +117,12 @@ struct Block {
         }
       }
     }
-    for (int r = 0; r < R; ++r) {
-      for (int t = 0; t < T; ++t) {
-        c.out[(token + t) * c.out_stride + row + r] = _mm512_reduce_add_ps(sum[r][t]);
+    for (int t = 0; t < T; ++t) {
+      float* out = c.out + (token + t) * c.out_stride + row;
+      if constexpr (R == 4) {
+        add_lanes(sum[0][t], sum[1][t], sum[2][t], sum[3][t], out);
+      } else {
+        for (int r = 0; r < R; ++r) out[r] = _mm512_reduce_add_ps(sum[r][t]);
       }
     }
   }

@@ -236,3 +236,12 @@ class TestOnCuda:
         for tokens in (1, 2, 4, 5):
             p = problem(tokens, 3072, inter, experts=16, topk=8, dtype=dtype)
             assert relative_error(BACKENDS["triton"], p) <= TOLERANCE[dtype]
+
+
+def test_weights_of_many_pages_stay_what_they_are() -> None:
+    """On a CPU the first call asks for large pages for them."""
+    p = problem(1, 2048, 2048, topk=2, experts=2, dtype=torch.bfloat16)
+    arguments = [one.clone() for one in p.arguments()]
+    for name in set(BACKENDS) & {"avx512vnni", "avx512", "avx2", "portable"}:
+        assert relative_error(BACKENDS[name], p) <= TOLERANCE[torch.bfloat16]
+    assert all(torch.equal(one, two) for one, two in zip(arguments, p.arguments(), strict=True))
