@@ -33,7 +33,8 @@ PLAYED = [
 ]
 _INLINE = re.compile(r"`((?:STACK_\w+=\w+ )*(?:python|pytest) [^`\n]*)`")
 SCRIPTS = ["python scripts/bench_replay.py"]
-FILLED = {r"\bFILE\.\.\.": "FILE", r"\bNAME\b": "name", r"--profile P\b": "--profile p"}
+FILLED = {r"\bFILE\.\.\.": "FILE", r"\bNAME\b": "name", r"--profile P\b": "--profile p",
+          r"\bHOST:6379": "127.0.0.1:1"}  # fmt: skip
 # What a person did before a command makes sense, where the page does not say it.
 BEFORE: dict[str, Callable[[Reader], None]] = {
     "stack import --dry-run": Reader.hack_folder,
@@ -55,6 +56,7 @@ BEFORE: dict[str, Callable[[Reader], None]] = {
 # Answers other than 0 that a command may give here, and why.
 ANSWERS = {
     "stack watch": (2, "nobody measures now"),
+    "stack verify --on ray": (2, "no cluster listens here"),
     "stack diagnose": (1, "the run failed, which is the answer"),
     "stack ci": (1, "these patches lack what lint asks for"),
 }
