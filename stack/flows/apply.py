@@ -95,10 +95,14 @@ def _apply(
     series = line.series
     workspace = workspace_of(project, series.upstream, series.pin.label)
     before = read_receipt(project, series.upstream, series.pin.label)
-    refuse_unexported(project, line, workspace, before)
+    lost = before is None and workspace.exists  # somebody removed the receipt
+    if not lost:
+        refuse_unexported(project, line, workspace, before)
     with replayed(project, line, members, emit, source=source) as found:
         names = [member.name for member in members]
         head = found.prefixes[-1]
+        if lost and workspace.head() != head.commit:
+            refuse_unexported(project, line, workspace, before)
         receipt = Receipt(
             line=series.id, label=series.pin.label, base=found.base,
             base_tree=found.prefixes[0].tree, source=found.source, digest=line.digest(names),

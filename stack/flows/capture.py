@@ -27,6 +27,7 @@ from stack.repo.carry import Merger, carry
 from stack.repo.format import format_commits, slug
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames
+from stack.store import documents
 from stack.store.project import Line, Project
 
 _LEAVINGS = (".orig", ".rej", ".bak", ".swp", ".swo", "~", ".pyc", ".so", ".tmp")
@@ -69,8 +70,8 @@ def place_of_profile(project: Project, line: Line, profile: str | None) -> Place
     for one in now.layers if now else ():
         path = project.paths.layers / one.place
         record = path.with_name(f"{path.name}.json")
-        if one.line == line.id and record.exists():
-            made = msgspec.json.decode(record.read_bytes(), type=LayerRecord)
+        made = documents.read(project, record, LayerRecord, hint="stack build makes it again")
+        if one.line == line.id and made is not None:
             found.append((path, made.tree, made.files))
     return Place(
         name=f"profile {name}", site_packages=site_packages(base.venv), layers=tuple(found)

@@ -19,7 +19,7 @@ from stack.repo.carry import Trouble
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace
-from stack.store import atomic
+from stack.store import atomic, documents
 from stack.store.project import Project
 from stack.store.resolutions import Memory
 
@@ -32,9 +32,9 @@ def state_path(project: Project) -> Path:
 
 def load(project: Project) -> Rebase | None:
     """The rebase that is under way, if there is one."""
-    try:
-        state = msgspec.json.decode(state_path(project).read_bytes(), type=Rebase)
-    except FileNotFoundError:
+    hint = "the line is as it was, and so are the answers: remove the file and begin again"
+    state = documents.read(project, state_path(project), Rebase, hint=hint)
+    if state is None:
         return None
     ended = state.ends is not None and logged(project, state.source, state.ends, state.command)
     return None if ended else state  # killed between its end and its clearing away

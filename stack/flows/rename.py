@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import UNSET
 
-from stack.errors import UsageError
+from stack.errors import ConfigError, UsageError
 from stack.flows import restack_state
 from stack.flows.events import Emit, Said
 from stack.flows.refresh import check_name
@@ -48,7 +48,11 @@ def rename(
         files = dict(line_files(line.folder) or {})
         files[f"{new}.patch"] = files.pop(f"{old}.patch")
         if (evidence := files.pop(f"evidence/{old}.json", None)) is not None:
-            files[f"evidence/{new}.json"] = renamed(evidence, new)
+            try:
+                files[f"evidence/{new}.json"] = renamed(evidence, new)
+            except msgspec.MsgspecError as wrong:
+                where = project.shown(line.folder / f"evidence/{old}.json")
+                raise ConfigError(f"{where}: {wrong}", hint="git restores the file") from None
         files[SERIES] = edit.rename_member(files[SERIES], old, new)
         change = Change(
             upstream=upstream, label=label, files=files,

@@ -13,7 +13,7 @@ from stack.model.restack import Restack
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace
-from stack.store import atomic
+from stack.store import atomic, documents
 from stack.store.project import Line, Project
 
 _REFS = "refs/stack/restack"
@@ -22,9 +22,9 @@ _REFS = "refs/stack/restack"
 def load(project: Project) -> Restack | None:
     """The change of a line that has stopped, if there is one."""
     path = project.paths.state / "restack" / "state.json"
-    try:
-        state = msgspec.json.decode(path.read_bytes(), type=Restack)
-    except FileNotFoundError:
+    hint = "patch files and workspace are as they were: remove the file and begin again"
+    state = documents.read(project, path, Restack, hint=hint)
+    if state is None:
         return None
     ended = state.ends is not None and trees.logged(project, state.line, state.ends, state.command)
     return None if ended else state  # killed between its end and its clearing away

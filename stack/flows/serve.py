@@ -20,7 +20,7 @@ from stack.model.build import LayerRecord
 from stack.model.line import Member
 from stack.model.serving import SERVING_SCHEMA, ServedLayer, Serving
 from stack.model.settings import Profile
-from stack.store import atomic, lock
+from stack.store import atomic, documents, lock
 from stack.store.project import Line, Project
 
 CURRENT = "current"
@@ -204,14 +204,7 @@ def current(project: Project, profile: str) -> Serving | None:
 def read(project: Project, profile: str, name: str) -> Serving | None:
     """A record of what a profile ran, by number or as the current one."""
     path = _folder(project, profile) / name
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Serving)
-    except FileNotFoundError:
-        return None
-    except msgspec.MsgspecError as wrong:
-        raise StateError(
-            f"{project.shown(path)}: damaged: {wrong}", hint="stack use LINE[:PATCH] writes another"
-        ) from None
+    return documents.read(project, path, Serving, hint="stack use LINE[:PATCH] writes another")
 
 
 def refuse_gone(project: Project, serving: Serving) -> None:

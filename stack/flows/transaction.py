@@ -22,7 +22,7 @@ from stack.repo import operations
 from stack.repo.mirror import ensure_repository, free_locks
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace, snapshot
-from stack.store import atomic, lock
+from stack.store import atomic, documents, lock
 from stack.store.project import SERIES, Project
 
 RECEIPT = "receipt.json"
@@ -94,14 +94,7 @@ def workspace_of(project: Project, upstream: str, label: str) -> Workspace:
 def read_receipt(project: Project, upstream: str, label: str) -> Receipt | None:
     """What was applied in a workspace; None where nothing was."""
     path = project.paths.workspace(upstream, label) / RECEIPT
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Receipt)
-    except FileNotFoundError:
-        return None
-    except msgspec.MsgspecError as wrong:
-        raise StateError(
-            f"{project.shown(path)}: damaged: {wrong}", hint="remove the file and stack apply again"
-        ) from None
+    return documents.read(project, path, Receipt, hint="remove the file and stack apply again")
 
 
 def refuse_editing(receipt: Receipt | None) -> None:
@@ -204,11 +197,10 @@ def _recorded(
 def recover(project: Project, emit: Emit) -> None:
     """Complete the change of a process that was killed, if there is one."""
     path = _journal_path(project)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    hint = "git tells what the patch files were; remove the file, then stack apply"
+    journal = documents.read(project, path, Journal, hint=hint)
+    if journal is None:
         return
-    journal = msgspec.json.decode(data, type=Journal)
     workspace = workspace_of(project, journal.upstream, journal.label)
     with ObjectStore(workspace.repository) as odb:
         _check_files(project, odb, journal)

@@ -53,7 +53,13 @@ def read(git: Git) -> list[Operation]:
         return []
     listed = git.run("log", "--first-parent", "--format=%s", "--no-show-signature", start)
     rows = [line for line in listed.out.splitlines() if line.startswith(b"{")]
-    return [msgspec.json.decode(row, type=Operation) for row in reversed(rows)]
+    try:
+        return [msgspec.json.decode(row, type=Operation) for row in reversed(rows)]
+    except msgspec.MsgspecError as wrong:
+        raise StateError(
+            f"{REF} of {git.git_dir}: damaged: {wrong}",
+            hint="git update-ref -d takes the log away, and undo with it; patch files stay",
+        ) from None
 
 
 def undoable(operations: Sequence[Operation]) -> tuple[list[Operation], list[Operation]]:
