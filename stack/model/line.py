@@ -126,7 +126,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def near(name: str, known: Sequence[str], place: str) -> str:
     """A hint that offers the names most like `name`, else the command or file that has them."""
-    close = difflib.get_close_matches(name, known, 3, 0.5)
+    close = difflib.get_close_matches(name, dict.fromkeys(known), 3, 0.5)
     if close:
         return "did you mean " + " or ".join(f"`{other}`" for other in close) + "?"
     return f"{place} shows what there is"
