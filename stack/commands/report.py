@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -53,39 +54,33 @@ def command(
         form = _format(as_html=as_html, as_markdown=as_markdown, as_csv=as_csv, output=output)
         alone = form == "html" and not (profile or context.project.settings.profile)
         if alone and (page := _only_imported(context)) is not None:
-            return _written(context, page, output)
+            return _alone(context, page, output)
         name, chosen = context.project.profile(profile)
         history = ledger_evidence.of_profile(context.project, chosen)
         try:
             found = flow.report(context.project, profile, context.console.emit)
         except StateError as wrong:
             if form == "html" and (page := _only_imported(context)) is not None:
-                return _written(context, page, output)
+                return _alone(context, page, output)
             if not history or form is not None:
                 raise
             return _only_history(context, history, name, wrong)
-        text = "" if form is None else _text(context, found, form, revisions)
-        if form == "md":
-            text += ledger_evidence.to_markdown(history)
-        text = visible(text)
-        if output is not None:
-            atomic.write(context.folder / output, text.encode())
-
-        def show(console: Console) -> None:
-            if output is not None:
-                console.say(f"wrote {output}")
-            elif form is not None:
-                console.raw(text.encode())
-            else:
-                rows = flow.rows(found.verdicts, found.stale)
-                console.table(flow.COLUMNS, rows, right=flow.RIGHT)
-                _show_history(console, history)
-
         data = {
             "profile": found.profile,
             "patches": flow.documents(found.verdicts, found.trials, found.stale),
             "history": ledger_evidence.documents(history, context.project),
         }
+        if form is not None:
+            text = _text(context, found, form, revisions)
+            if form == "md":
+                text += ledger_evidence.to_markdown(history)
+            return _written(context, text, output, data)
+
+        def show(console: Console) -> None:
+            rows = flow.rows(found.verdicts, found.stale)
+            console.table(flow.COLUMNS, rows, right=flow.RIGHT)
+            _show_history(console, history)
+
         return Answer(data=data, show=show)
 
     return run
@@ -98,18 +93,28 @@ def _only_imported(context: Context) -> str | None:
     return report_page.imported(context.project)
 
 
-def _written(context: Context, page: str, output: Path | None) -> Answer:
-    text = visible(page)
+def _alone(context: Context, page: str, output: Path | None) -> Answer:
+    """That page as the answer."""
+    data: dict[str, object] = {"profile": None, "patches": [], "history": []}
+    more = ": nothing was measured yet, so it has the import alone"
+    return _written(context, page, output, data, more)
+
+
+def _written(
+    context: Context, text: str, output: Path | None, data: Mapping[str, object], more: str = ""
+) -> Answer:
+    """A text in a form for others: into `output`, else shown."""
+    text = visible(text)
     if output is not None:
         atomic.write(context.folder / output, text.encode())
 
     def show(console: Console) -> None:
         if output is not None:
-            console.say(f"wrote {output}: nothing was measured yet, so it has the import alone")
+            console.say(f"wrote {output}{more}")
         else:
             console.raw(text.encode())
 
-    return Answer(data={"profile": None, "patches": [], "history": []}, show=show)
+    return Answer(data=data, show=show)
 
 
 def _only_history(
