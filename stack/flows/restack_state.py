@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import msgspec
 
@@ -19,11 +20,14 @@ from stack.store.project import Line, Project
 _REFS = "refs/stack/restack"
 
 
+def _path(project: Project) -> Path:
+    return project.paths.state / "restack" / "state.json"
+
+
 def load(project: Project) -> Restack | None:
     """The change of a line that has stopped, if there is one."""
-    path = project.paths.state / "restack" / "state.json"
     hint = "patch files and workspace are as they were: remove the file and begin again"
-    state = documents.read(project, path, Restack, hint=hint)
+    state = documents.read(project, _path(project), Restack, hint=hint)
     if state is None:
         return None
     ended = state.ends is not None and trees.logged(project, state.line, state.ends, state.command)
@@ -37,8 +41,7 @@ def ending(project: Project) -> None:
     """
     if (state := load(project)) is not None:
         state = msgspec.structs.replace(state, ends=trees.next_number(project, state.line))
-        path = project.paths.state / "restack" / "state.json"
-        atomic.write(path, msgspec.json.format(msgspec.json.encode(state)))
+        atomic.write(_path(project), msgspec.json.format(msgspec.json.encode(state)))
 
 
 def need(project: Project) -> Restack:
@@ -67,13 +70,12 @@ def save(project: Project, line: Line, odb: ObjectStore, state: Restack) -> None
     odb.write(*kept)
     rows = [f"update {_REFS}/{number} {oid}\n" for number, oid in enumerate(sorted(kept))]
     git.run("update-ref", "--stdin", stdin="".join(rows).encode())
-    path = project.paths.state / "restack" / "state.json"
-    atomic.write(path, msgspec.json.format(msgspec.json.encode(state)))
+    atomic.write(_path(project), msgspec.json.format(msgspec.json.encode(state)))
 
 
 def discard(project: Project, line: Line) -> None:
     """Forget a stopped change: its state first, so that a kill leaves only what can be swept."""
-    (project.paths.state / "restack" / "state.json").unlink(missing_ok=True)
+    _path(project).unlink(missing_ok=True)
     if not (project.paths.state / "restack").exists():
         return
     workspace = worktree(project, line)

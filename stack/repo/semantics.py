@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from functools import cache, partial
 from typing import Self
 
 from stack.model import pycheck
@@ -24,13 +25,7 @@ def suspects(
     """
     odb = merger.odb
     found: list[str] = []
-    cache: dict[str, Names] = {}
-
-    def exports(module: str) -> Names:
-        if module not in cache:
-            cache[module] = _exports(odb, done.tree, module)
-        return cache[module]
-
+    exports = cache(partial(_exports, odb, done.tree))
     for path, (left, right) in sorted(odb.changed(before, after).items()):
         home = done.moved.get(show(path), show(path)).encode("utf-8", "surrogateescape")
         here = odb.find(done.tree, home)
@@ -65,13 +60,7 @@ def flaws(odb: ObjectStore, before: str, after: str) -> tuple[tuple[str, str], .
     `before` and `after` are the trees without and with it.
     """
     found: list[tuple[str, str]] = []
-    cache: dict[str, Names] = {}
-
-    def exports(module: str) -> Names:
-        if module not in cache:
-            cache[module] = _exports(odb, after, module)
-        return cache[module]
-
+    exports = cache(partial(_exports, odb, after))
     for path, (left, right) in sorted(odb.changed(before, after).items()):
         if not path.endswith(b".py") or right is None or right.mode in (FOLDER, SYMLINK):
             continue
