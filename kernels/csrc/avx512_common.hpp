@@ -85,6 +85,19 @@ void add_lanes(__m512 a, __m512 b, __m512 c, __m512 d, float* out) {
   _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
 }
 
+// Writes the products of R rows with T tokens.
+template <int R, int T>
+void put(const DotCall& c, std::int64_t row, std::int64_t token, const __m512 (&sum)[R][T]) {
+  for (int t = 0; t < T; ++t) {
+    float* out = c.out + (token + t) * c.out_stride + row;
+    if constexpr (R == 4) {
+      add_lanes(sum[0][t], sum[1][t], sum[2][t], sum[3][t], out);
+    } else {
+      for (int r = 0; r < R; ++r) out[r] = _mm512_reduce_add_ps(sum[r][t]);
+    }
+  }
+}
+
 // `Block::run<R, T>(call, row, token)` is the product of R rows with T tokens.
 template <typename Block, int R>
 void dot_rows(const DotCall& c, std::int64_t row) {

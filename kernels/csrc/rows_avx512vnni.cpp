@@ -117,14 +117,7 @@ struct Block {
         }
       }
     }
-    for (int t = 0; t < T; ++t) {
-      float* out = c.out + (token + t) * c.out_stride + row;
-      if constexpr (R == 4) {
-        add_lanes(sum[0][t], sum[1][t], sum[2][t], sum[3][t], out);
-      } else {
-        for (int r = 0; r < R; ++r) out[r] = _mm512_reduce_add_ps(sum[r][t]);
-      }
-    }
+    put(c, row, token, sum);
   }
 };
 
