@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.cli import Stack
+from tests.support.faults import Server
 from tests.support.repo import RepoBuilder
 
 settings.register_profile(
@@ -17,6 +19,14 @@ settings.register_profile(
 )
 settings.load_profile("sealed")
 FIXED = "2026-01-02T03:04:05+00:00"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One warm process of the program for all tests of a file."""
+    made = Server()
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)

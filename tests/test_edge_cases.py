@@ -10,7 +10,6 @@ import base64
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,13 +93,6 @@ def tree_of(folder: Path) -> Tree:
             mode = "x" if path.stat().st_mode & stat.S_IXUSR else "-"
             found[name] = mode, path.read_bytes()
     return found
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

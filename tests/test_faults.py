@@ -10,7 +10,7 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,13 +24,6 @@ EVERY = os.environ.get("STACK_TEST_FAULTS") == "all"
 SAMPLE = 4
 _VARYING = re.compile(rb"(?m)^(Patch-Id|Date): .*$")
 Begin = Callable[[Demo], tuple[str, ...]]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -78,13 +78,6 @@ class Trap:
     def set(self, config: Path, key: str) -> None:
         with config.open("a") as file:
             file.write(self.text(key))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
 
 
 @pytest.fixture

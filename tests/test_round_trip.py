@@ -11,7 +11,6 @@ import os
 import quopri
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -224,13 +223,6 @@ def do(folder: Path, change: Change) -> None:
         else:
             target = change.data.replace(b"\0", b"").strip(b"/")[:60] or b"text.py"
             path.symlink_to(os.fsdecode(target))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
 
 
 @pytest.fixture
