@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support import processes
 from tests.support.cli import Stack
 from tests.support.faults import Server
 from tests.support.repo import RepoBuilder
@@ -30,7 +31,9 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(autouse=True)
-def seal(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def seal(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Point everything that programs look up in a home at an empty folder of this test."""
     home = tmp_path_factory.mktemp("home")
     for name in [name for name in os.environ if name.startswith(("GIT_", "XDG_", "VLLM_"))]:
@@ -49,6 +52,8 @@ def seal(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     for name in ("STACK_VLLM_GIT", "STACK_LLM_SCALER_GIT"):
         monkeypatch.delenv(name, raising=False)
+    yield
+    processes.end_all()
 
 
 @pytest.fixture

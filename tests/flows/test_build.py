@@ -18,6 +18,7 @@ import pytest
 from stack.store import lock
 from tests.host.tiny_wheels import make_wheel
 from tests.support.cli import Output, Stack
+from tests.support.processes import until
 from tests.support.repo import RepoBuilder
 
 CORE = b"".join(b"LINE_%d = %d\n" % (n, n) for n in range(30))
@@ -290,20 +291,13 @@ def test_wrong_words_in_the_profile_name_their_key(tiny: Tiny) -> None:
 def test_a_second_builder_is_told_who_builds(tiny: Tiny) -> None:
     first = tiny.stack.start("build")
     lock = tiny.state / "venvs/lock"
-    wait_for(lambda: lock.exists() and lock.read_bytes().startswith(b"process"))
+    until(lambda: lock.exists() and lock.read_bytes().startswith(b"process"))
     first.send_signal(signal.SIGSTOP)  # else a slow machine lets it finish before the second looks
     second = tiny.stack("build")
     first.send_signal(signal.SIGCONT)
     assert second.code == 2
     assert f"held by process {first.pid}: stack build --profile tiny" in second.err
     assert first.wait() == 0
-
-
-def wait_for(true: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def installers(folder: Path) -> list[str]:
@@ -340,7 +334,7 @@ def test_killed_anywhere_nothing_half_built_is_used_and_the_next_build_is_right(
         time.sleep(dice.uniform(0.1, length))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        wait_for(lambda: not installers(tiny.state / "venvs"))
+        until(lambda: not installers(tiny.state / "venvs"))
         for record in (tiny.state / "venvs").glob("*/record.json"):
             python = record.parent / json.loads(record.read_bytes())["venv"] / "bin/python"
             subprocess.run([python, "-c", "import flake.core, tiny_dep"], check=True)

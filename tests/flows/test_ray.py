@@ -8,7 +8,8 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ import pytest
 from stack.host import survivors
 from stack.model.trial import digest
 from stack.store import lock
+from tests.support import processes
 from tests.support.cli import Output
+from tests.support.processes import until
 from tests.support.ray_nodes import NAMES, Nodes
 from tests.support.toy_engine import Toy
 
@@ -66,13 +69,6 @@ def nodes(started: Nodes) -> Nodes:
 
 def verify(toy: Toy, nodes: Nodes, *more: str) -> Output:
     return toy.stack("verify", "--on", "ray", "--address", nodes.address, *more)
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def told(document: Any) -> list[tuple[Any, ...]]:
@@ -134,16 +130,24 @@ def at_work(nodes: Nodes) -> dict[str, list[int]]:
 
 def start(toy: Toy, nodes: Nodes, *more: str) -> subprocess.Popen[bytes]:
     with open(toy.stack.folder / "err.txt", "ab") as err:
-        return subprocess.Popen(
+        return processes.start(
             toy.stack.argv("verify", "--on", "ray", "--address", nodes.address, *more),
-            cwd=toy.stack.folder, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True,
+            cwd=toy.stack.folder, stdout=subprocess.DEVNULL, stderr=err,
         )
 
 
-def timing(toy: Toy, nodes: Nodes) -> str:
-    """Wait until a host times a pair; its name."""
-    until(lambda: any(trial["role"] == "pair" for trial in toy.trials()) and at_work(nodes))
-    return next(iter(at_work(nodes)))
+def timing(toy: Toy) -> bool:
+    """Whether pairs are being timed."""
+    return any(trial["role"] == "pair" for trial in toy.trials())
+
+
+def held(toy: Toy, nodes: Nodes, ended: AbstractSet[int] = frozenset()) -> tuple[str, set[int]]:
+    """Wait for a host whose trial is held up; its name and the processes of the trial, of which
+    none is one that has `ended` or is about to."""
+    return until(lambda: [
+        (name, set(pids)) for name, pids in at_work(nodes).items()
+        if toy.held() & set(pids) - ended
+    ])[0]
 
 
 def said(toy: Toy) -> str:
@@ -174,14 +178,17 @@ def nothing_lost_or_twice(toy: Toy, *, losses: int) -> None:
 
 def test_with_a_killed_worker_and_a_killed_node_nothing_is_lost(toy: Toy, nodes: Nodes) -> None:
     toy.stack.ok("build")
-    toy.configure(seconds=1)
+    toy.configure(seconds=0.5, hold=True)
     process = start(toy, nodes, "time-the-steps", "--json")
-    first = timing(toy, nodes)
-    parents = {ppid(pid) for pid in at_work(nodes)[first]} - set(at_work(nodes)[first])
-    os.kill(max(parents), signal.SIGKILL)
-    until(lambda: len(lost(toy)) == 1 and at_work(nodes))
-    second = next(iter(at_work(nodes)))
-    nodes.kill(second)
+    until(lambda: timing(toy))
+    # What is struck must be in the middle of a trial, however slow this machine is now.
+    with toy.hold():
+        first, pids = held(toy, nodes)
+        (worker,) = {ppid(pid) for pid in pids} - pids
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: len(lost(toy)) == 1)
+        second, _ = held(toy, nodes, ended=pids)
+        nodes.kill(second)
     assert process.wait(120) == 0, said(toy)
     for host in (first, second):  # Ray learns of a dead worker before it learns of a dead node
         why = "its worker ended|the host is gone"
@@ -195,7 +202,7 @@ def test_an_interrupt_and_a_killed_driver_go_on_from_the_ledger(toy: Toy, nodes:
     toy.stack.ok("build")
     toy.configure(seconds=1)
     process = start(toy, nodes, "time-the-steps", "--json")
-    timing(toy, nodes)
+    until(lambda: timing(toy) and at_work(nodes))
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130, said(toy)
     until(lambda: not at_work(nodes), 10)

@@ -16,6 +16,7 @@ import pytest
 
 from tests.host.tiny_wheels import make_wheel
 from tests.support.cli import Stack
+from tests.support.processes import until
 from tests.support.repo import RepoBuilder
 
 BUILD = """
@@ -155,10 +156,7 @@ def test_an_edited_layer_is_made_again(card: Card) -> None:
 def test_killed_in_the_middle_nothing_half_made_is_used(card: Card) -> None:
     card.wait.touch()
     child = card.stack.start("build", "--profile", "card")
-    deadline = time.monotonic() + 120
-    while not card.wait.read_text().strip() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    compiler = int(card.wait.read_text())
+    compiler = int(until(lambda: card.wait.read_text().strip(), 120))
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     layers = card.stack.folder / ".stack/layers"

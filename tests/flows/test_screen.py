@@ -12,6 +12,7 @@ import pytest
 
 from stack.host import survivors
 from tests.support.cli import Output, Stack
+from tests.support.processes import until
 from tests.support.repo import RepoBuilder
 from tests.support.toy_engine import Toy
 
@@ -136,10 +137,7 @@ def test_an_interrupt_keeps_what_was_measured_and_leaves_nothing_running(lab: La
     lab.set('control.TOY_SECONDS = "1"')
     process = lab.stack.start("screen", "batch")
     mark = f"STACK_PROJECT={lab.stack.folder.resolve()}\0".encode()
-    deadline = time.monotonic() + 60
-    while len(lab.trials()) < 3 or not survivors.marked(mark):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: len(lab.trials()) >= 3 and survivors.marked(mark))
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 130
     assert survivors.marked(mark) == []

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_build import FILES, Tiny, wait_for
+from tests.flows.test_build import FILES, Tiny
 from tests.flows.test_install_into import make_venv, site
 from tests.support.cli import Output
+from tests.support.processes import until
 
 LINE_7 = "import flake.core as c; print(c.LINE_7)"
 
@@ -135,7 +136,7 @@ def test_what_runs_keeps_its_files_while_another_prefix_is_chosen(built: Tiny) -
         built.stack.argv("run", "--", "python", "-c", code), cwd=built.stack.folder,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )
-    wait_for(lambda: b"sys.stdin" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+    until(lambda: b"sys.stdin" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
              and b"stack" not in Path(f"/proc/{process.pid}/cmdline").read_bytes())
     built.stack.ok("use", "demo:")
     out, _ = process.communicate(b"go\n", timeout=20)
@@ -258,7 +259,7 @@ def test_a_base_on_which_a_program_runs_is_not_taken_away(built: Tiny) -> None:
     programs = [
         subprocess.Popen(started, cwd=built.stack.folder, stdin=subprocess.PIPE) for _ in range(2)
     ]
-    wait_for(lambda: all(_runs(one, b"input()") for one in programs))
+    until(lambda: all(_runs(one, b"input()") for one in programs))
     refused = built.stack("build", "--fresh")
     assert refused.code == 2
     assert "serving.lock: held by process" in refused.err

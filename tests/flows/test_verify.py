@@ -12,19 +12,13 @@ import pytest
 
 from stack.host import survivors
 from tests.support.cli import Stack
+from tests.support.processes import until
 from tests.support.repo import RepoBuilder
 from tests.support.toy_engine import Toy
 
 
 def running(toy: Toy) -> list[int]:
     return survivors.marked(f"STACK_PROJECT={toy.stack.folder.resolve()}\0".encode())
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_the_stack_is_proved_patch_by_patch(toy: Toy) -> None:

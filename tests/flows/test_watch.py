@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.flows.test_screen import Lab
+from tests.support import processes
 from tests.support.cli import Stack
+from tests.support.processes import until
 from tests.support.repo import RepoBuilder
 from tests.support.toy_engine import Toy
 
@@ -32,10 +34,9 @@ class Terminal:
 
     def __init__(self, stack: Stack, *arguments: str) -> None:
         self.ours, theirs = pty.openpty()
-        self.process = subprocess.Popen(
+        self.process = processes.start(
             stack.argv("watch", *arguments), cwd=stack.folder, stdin=theirs, stdout=theirs,
             stderr=theirs, env={**os.environ, "TERM": "xterm", "LINES": "24", "COLUMNS": "100"},
-            start_new_session=True,
         )
         os.close(theirs)
         self.text = ""
@@ -66,15 +67,6 @@ def running(lab: Lab) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             process.wait(30)
 
 
-def until(
-    condition: Callable[[], object], seconds: float = 90.0, page: Terminal | None = None
-) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, page and page.read()[-3000:]
-        time.sleep(0.05)
-
-
 def test_a_page_follows_a_verify_and_ends_with_it(
     lab: Lab, running: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
@@ -90,7 +82,7 @@ def test_a_page_follows_a_verify_and_ends_with_it(
     assert f"stack verify of tiny, process {verify.pid}" in shown
     assert re.search(r"time-the-steps: softmax (gate|warm-up|pair 1) \S+, \d+ s", shown)
     assert "keep-the-heap-whole" in shown
-    until(lambda: "softmax gate time-the-steps: ok" in page.read(), page=page)
+    until(lambda: "softmax gate time-the-steps: ok" in page.read(), said=page.read)
     data = lab.stack.ok("watch", "--json").json["data"]
     assert data["process"] == verify.pid
     assert [rung["name"] for rung in data["rungs"]] == [

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support import processes
+
 
 class Output:
     """What a run gave: exit code, stdout and stderr as text."""
@@ -50,9 +52,9 @@ class Stack:
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[bytes]:
         """Start without waiting, in a session of its own, so that it can be killed."""
-        return subprocess.Popen(
+        return processes.start(
             self.argv(*arguments), cwd=self.folder, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True,
+            stderr=subprocess.DEVNULL,
         )
 
     @staticmethod

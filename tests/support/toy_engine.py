@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,10 @@ CORE = """
     def run(scoring):
         select(scoring)
         time.sleep(float(os.environ.get("TOY_SECONDS", "0")))
+        hold = os.environ.get("TOY_HOLD")
+        while hold and os.path.exists(hold):
+            open(f"{hold}-{os.getpid()}", "w").close()
+            time.sleep(0.05)
         if os.fork() == 0:
             worker()
         if os.wait()[1]:
@@ -68,9 +74,9 @@ unit = "tok/s"
 minimum-effect = 0.02
 log-pattern = 'Throughput: .* ([0-9.]+) total tokens/s'
 pairs = 2
-limit = 30.0
-stall = 20.0
-env = {{ TOY_SECONDS = "{seconds}" }}
+limit = {limit}
+stall = {limit}
+env = {{ TOY_SECONDS = "{seconds}", TOY_HOLD = "{hold}" }}
 [bench.{name}.gate]
 command = ["{{{{ python }}}}", "{{{{ root }}}}/engine.py", "{name}", "gate"]
 field = "sha256"
@@ -121,11 +127,34 @@ class Toy:
     def state(self) -> Path:
         return self.stack.folder / ".stack"
 
-    def configure(self, *, seconds: float = 0) -> None:
+    @property
+    def holding(self) -> Path:
+        """While this file is there, trials that can be held go no further."""
+        return self.stack.folder / "hold"
+
+    def configure(self, *, seconds: float = 0, hold: bool = False) -> None:
+        """How long a trial takes; whether it can be held."""
         benches = "".join(
-            BENCH.format(name=name, seconds=seconds) for name in ("softmax", "sigmoid")
+            BENCH.format(
+                name=name, seconds=seconds, hold=self.holding if hold else "",
+                limit=240.0 if hold else 30.0,
+            )
+            for name in ("softmax", "sigmoid")
         )
         (self.stack.folder / "stack.toml").write_text(TOML.format(url=self.url) + benches)
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold every trial that is under way or begins."""
+        self.holding.touch()
+        try:
+            yield
+        finally:
+            self.holding.unlink()
+
+    def held(self) -> set[int]:
+        """The processes that were held, be they alive or not."""
+        return {int(path.name.partition("-")[2]) for path in self.stack.folder.glob("hold-*")}
 
     def trials(self) -> list[dict[str, Any]]:
         """Every whole line of the ledger's trials."""
