@@ -22,7 +22,7 @@ LOOKING = [
     ("report",), ("log",), ("export", "--check"), ("apply", "--dry-run"), ("upstream", "list"),
     ("line", "list"), ("range-diff", "demo/1.0", "demo/1.0"), ("doctor",),
     ("show", "--for-upstream", "edit-0"), ("export", "--format", "squashed"), ("upstreamed",),
-    ("ci", "--no-forecast"),
+    ("ci", "--no-forecast"), ("import", "--dry-run", "../demo-upstream"),
 ]  # fmt: skip
 # Attributes that name a filter, a diff and a merge driver for every file.
 ATTRIBUTES = "* filter=evil diff=evil merge=evil\n"
@@ -96,6 +96,7 @@ def demo(stack: Stack, tmp_path: Path) -> Demo:
     subprocess.run(["git", "init", "-q"], cwd=stack.folder, check=True)
     (stack.folder / ".gitattributes").write_text(ATTRIBUTES)
     made.write({"src/f0.py": b"changed by hand\n", "src/unknown.py": b"1\n"})
+    made.upstream.write({"README": b"off\n", "src/unknown.py": b"1\n"})
     # As if copied: no index knows the files, so that git has to read each of them.
     for path in made.tree.rglob("*"):
         if path.is_file():

@@ -85,17 +85,18 @@ def _edits(project: Project, path: Path, name: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="stack-checkout-") as folder:
         index = Path(folder, "index")
         own = Path(os.fsdecode(Git().run(
-            "-C", path, "rev-parse", "--path-format=absolute", "--git-path", "index"
+            "-C", path, "rev-parse", "--absolute-git-dir"
         ).out.rstrip(b"\n")))
-        if own.exists():
-            shutil.copyfile(own, index)
+        if (own / "index").exists():
+            shutil.copyfile(own / "index", index)
         objects = mirrors.objects_of(path)
         env = {
             "GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": folder,
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects),
         }
-        Git().run("-C", path, "add", "--all", env=env)
-        return Git().run("-C", path, "diff", "--cached", *_DIFF, base, env=env).out
+        git = Git(own)
+        git.run("add", "--all", worktree=path, env=env)
+        return git.run("diff", "--cached", *_DIFF, base, worktree=path, env=env).out
 
 
 def _site_packages(project: Project, path: Path) -> tuple[str, Path] | None:
