@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -16,7 +16,21 @@ from stack.flows import import_branch, import_kind, pile, pile_base
 from stack.flows import import_mails as flow
 from stack.flows.base import forced
 from stack.flows.events import Said
+from stack.flows.pile_fit import Prefer
 from stack.store.project import Line
+
+
+def _kinds(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Prefer]:
+    """The kinds by input; the last word on an input counts."""
+    said: dict[str, Prefer] = {}
+    for text in given:
+        name, equals, kind = text.rpartition("=")
+        if not equals or kind not in ("snapshot", "increment"):
+            raise click.BadParameter(f"`{text}` is no FILE=snapshot or FILE=increment")
+        said[name.removeprefix("./")] = "snapshot" if kind == "snapshot" else "increment"
+    return said
 
 
 @click.command("import", short_help="Take mail patches, a branch or a pile of diffs into a line")
@@ -36,11 +50,16 @@ from stack.store.project import Line
     "--base", "bases", multiple=True, metavar="NAME@REV",
     help="The revision that a pile was made on, instead of the vote of its blob ids",
 )
+@click.option(
+    "--kind", "kinds", multiple=True, metavar="FILE=snapshot|increment", callback=_kinds,
+    help="What a diff of a pile is, where it fits its base and what stands as well",
+)
 @click.option("--from", "source", metavar="git|path|sdist", help="Take the base from this source")
 @options.dry_run
 def command(
     paths: tuple[Path, ...], upstream: str | None, line: str | None, source: str | None,
-    repository: Path | None, kind: str | None, bases: tuple[str, ...], dry_run: bool,
+    repository: Path | None, kind: str | None, bases: tuple[str, ...],
+    kinds: dict[str, Prefer], dry_run: bool,
 ) -> Verb:
     """Take mail patches, a branch, or a pile of diffs into a line, in order.
 
@@ -54,7 +73,8 @@ def command(
     by a vote of blob ids, its order by series file, first commit, mail date or name; then the
     worktree is replayed and what each file changed becomes a patch. What cannot be taken whole is
     set aside: patches/imported.toml lists every file with the reason, and the exit code is 1, as
-    it is where a diff without ids could have been meant in another way. What an import before has
+    it is where a diff without ids could have been meant in another way: `stack drop` it, then
+    --kind settles it. What an import before has
     taken is skipped.
     """
 
@@ -63,12 +83,14 @@ def command(
         where = [folder / path for path in paths]
         if repository is None and not (kind == "mails" and not bases):
             why = "--as pile" if kind == "pile" else "--base" if bases else None
+            why = why or ("--kind" if kinds else None)
             why = why or import_kind.why_pile(ctx.project, where, folder)
             if why is not None and kind != "mails":
                 ctx.console.emit(Said(f"read as a pile: {why}"))
-                return _pile(ctx, where, upstream, line, bases, source, dry_run=dry_run)
-        if bases:
-            raise UsageError("--base is for piles", hint="--upstream NAME@REV names the line")
+                return _pile(ctx, where, upstream, line, bases, kinds, source, dry_run=dry_run)
+        if bases or kinds:
+            word = "--base" if bases else "--kind"
+            raise UsageError(f"{word} is for piles", hint="--upstream NAME@REV names the line")
         chosen = options.find_line(ctx.project, upstream, line)
         return _mails(
             ctx, chosen, where, folder / repository if repository else None, source,
@@ -127,7 +149,7 @@ def _mails(
 
 def _pile(
     ctx: Context, where: Sequence[Path], upstream: str | None, line: str | None,
-    bases: Sequence[str], source: str | None, *, dry_run: bool,
+    bases: Sequence[str], kinds: Mapping[str, Prefer], source: str | None, *, dry_run: bool,
 ) -> Answer:
     """The tolerant way."""
     given = {text.partition("@")[0]: text.partition("@")[2] for text in bases}
@@ -138,7 +160,7 @@ def _pile(
     chosen = options.find_line(ctx.project, upstream, line) if upstream or line else None
     done = pile.import_pile(
         ctx.project, where, ctx.folder.absolute(), ctx.console.emit, line=chosen, bases=given,
-        dry_run=dry_run, source=forced(source), command=ctx.command,
+        kinds=kinds, dry_run=dry_run, source=forced(source), command=ctx.command,
     )
 
     def show(console: Console) -> None:
@@ -157,7 +179,7 @@ def _pile(
             console.say(f"base of {one.said}; line {done.lines[name]}")
         word = "would come in" if dry_run else "came in"
         there = sum(not row.aside for row in done.rows) - done.added
-        doubt = f", {done.unsure} could have been meant otherwise" if done.unsure else ""
+        doubt = f", {done.unsure} could have been meant otherwise (--kind)" if done.unsure else ""
         listed = f"; listed in {ctx.project.shown(done.written)}" if done.written else ""
         console.say(
             f"ordered by {done.order}: {done.added} patches {word}, {there} brought nothing new, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -14,6 +15,7 @@ from stack.flows.base import open_base
 from stack.flows.events import Emit, Said
 from stack.flows.import_enter import enter
 from stack.flows.pile_base import Vote, ballots, vote
+from stack.flows.pile_fit import Prefer
 from stack.flows.pile_make import Made, commits
 from stack.flows.pile_needs import Need, needs
 from stack.flows.pile_order import Ordered, ordered
@@ -26,7 +28,7 @@ from stack.flows.pile_world import World
 from stack.flows.pins import resolve_pin
 from stack.flows.prefixes import replayed
 from stack.flows.transaction import writing
-from stack.model.line import SCHEMA, Series
+from stack.model.line import SCHEMA, Series, near
 from stack.model.settings import SourceKind
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
@@ -70,12 +72,13 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 def import_pile(
     project: Project, paths: Sequence[Path], folder: Path, emit: Emit, *, line: Line | None = None,
-    bases: Mapping[str, str] | None = None, dry_run: bool = False,
-    source: SourceKind | None = None, command: tuple[str, ...] = (),
+    bases: Mapping[str, str] | None = None, kinds: Mapping[str, Prefer] | None = None,
+    dry_run: bool = False, source: SourceKind | None = None, command: tuple[str, ...] = (),
 ) -> Imported:
     """Take a pile into lines: the given one, or for each upstream one at the base that it shows.
 
-    `bases` names a revision by upstream and overrides the vote. Nothing of an input is taken that
+    `bases` names a revision by upstream and overrides the vote, `kinds` a kind of diff by input
+    where two would fit. Nothing of an input is taken that
     cannot be taken whole; `patches/imported.toml` lists every input.
     """
     trees = [path for path in paths if is_tree(project, path)]
@@ -84,7 +87,7 @@ def import_pile(
     found += read_inputs(files, emit)
     if not any(one.sections or one.damage for one in found):
         raise UsageError("no diffs there", hint="stack import --upstream NAME@REV PATH...")
-    pile = ordered(found, paths)
+    pile = ordered(_meant(found, kinds or {}, folder), paths)
     hold = nullcontext() if dry_run else writing(project, "import of a pile", emit)
     with hold, ExitStack() as open_:
         votes = _votes(project, pile.inputs, emit, line, bases or {})
@@ -92,6 +95,19 @@ def import_pile(
             name: _open(project, one, emit, open_, source) for name, one in votes.items()
         }
         return _import(project, pile, votes, targets, emit, None if dry_run else command)
+
+
+def _meant(found: Sequence[Input], kinds: Mapping[str, Prefer], folder: Path) -> list[Input]:
+    """The inputs with what the user says of them; `UsageError` for one that is not there."""
+    said: dict[str, Prefer] = {}
+    for name, kind in kinds.items():
+        path = os.path.normpath(folder / name)
+        files = [one.file for one in found if name == one.file or path == str(one.path)]
+        if not files:
+            known = [one.file for one in found]
+            raise UsageError(f"--kind: no input `{name}`", hint=near(name, known, "--dry-run"))
+        said |= dict.fromkeys(files, kind)
+    return [msgspec.structs.replace(one, meant=said.get(one.file, "")) for one in found]
 
 
 def _votes(
@@ -180,6 +196,14 @@ def _import(
         made[name] = commits(
             target.odb, target.tip, done.steps[name], target.taken, pile.firsts, lacking[name],
         )
+    meant = {one.file for one in inputs if one.meant}
+    for row in done.rows.values():
+        if row.known and row.file in meant:
+            named = " ".join(row.patches)
+            raise UsageError(
+                f"--kind: {row.file} came in before, as {named}",
+                hint=f"stack drop {named}, then import again",
+            )
     rows = told(done, made, worlds, lacking, {name: (t.git, t.base) for name, t in targets.items()})
     added = sum(map(len, made.values()))
     written = None

@@ -12,6 +12,7 @@ import msgspec
 
 from stack.errors import BadPatch
 from stack.flows.events import Emit, Progress
+from stack.flows.pile_fit import Prefer
 from stack.model import pile_decode
 from stack.model.mail import Mail, parse_mail
 from stack.model.mailbox import split_mailbox
@@ -48,7 +49,8 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 class Input(msgspec.Struct, frozen=True, kw_only=True):
     """One patch of the pile: what it does, its own words, and what it can be recognised by.
 
-    `aside` is why its file was not read, `note_of` the input whose words it holds.
+    `aside` is why its file was not read, `note_of` the input whose words it holds, `meant` the kind
+    of diff that the user says it is.
     """
 
     file: str
@@ -62,6 +64,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = True
     aside: str = ""
     note_of: str = ""
+    meant: Prefer = ""
 
     @property
     def flags(self) -> set[Flag]:

@@ -161,7 +161,7 @@ class Replay:
     ) -> list[Misfit]:
         """Place an input as a whole; what keeps it from that."""
         world = self.worlds[name]
-        prefer: Prefer = ""
+        prefer: Prefer = one.meant
         while True:
             view = View(world, turn)
             placer = Placer(view, prefer)
@@ -193,7 +193,7 @@ class Replay:
         if past:  # what came since would be taken back
             return [Misfit(past[0].path, past[0].section.at, "a snapshot of what is past by then")]
         doubt = unsure([fit for _, fit in fits], kind or prefer)
-        words = doubtful(doubt) or (_DECLARED if _declared(one) and any(
+        words = doubtful(doubt) or (_DECLARED if _declared(one) == "increment" and any(
             fit.how == "snapshot" and fit.entries and not route.section.old_id
             for route, fit in fits
         ) else "")
@@ -273,8 +273,8 @@ class Replay:
 
 
 def _declared(one: Input) -> Prefer:
-    """A series and a mail are of commits, each made on those before it."""
-    return "increment" if one.series is not None or one.mail is not None else ""
+    """What the user says; a series and a mail are of commits, each made on those before it."""
+    return one.meant or "increment" if one.series is not None or one.mail is not None else ""
 
 
 def _made(world: World, step: Step) -> dict[bytes, Entry | None]:

@@ -74,6 +74,25 @@ def test_where_nothing_shows_it_the_likelier_is_taken_and_said(
     text = (pile.stack.folder / "patches/imported.toml").read_text()
     assert "taken as made on what stood, but it fits the base as well" in text
     assert pile.file(PATH) == changed(APP, 10, 50)
+    # The user knows, and says it: taken so, without a doubt.
+    for kind, lines in (("increment", (10, 50)), ("snapshot", (10,))):
+        options = ("--kind", f"../pile/02.patch={kind}")
+        assert "hint: stack drop 02, then" in pile.stack("import", pile.inputs, *options).err
+        pile.stack.ok("drop", "02")
+        said = pile.stack.ok("import", pile.inputs, *options)
+        assert "otherwise" not in said.err + said.out
+        assert pile.file(PATH) == changed(APP, *lines)
+
+
+def test_a_kind_is_said_of_an_input_that_is_there(tmp_path: Path) -> None:
+    pile = Pile(tmp_path, {PATH: APP})
+    pile.snap("01.patch", {PATH: changed(APP, 50)})
+    wrong = pile.stack("import", pile.inputs, "--kind", "02.patch=snapshot")
+    assert (wrong.code, "no input `02.patch`" in wrong.err) == (2, True)
+    wrong = pile.stack("import", pile.inputs, "--kind", "01.patch=maybe")
+    assert "`01.patch=maybe` is no FILE=snapshot or FILE=increment" in wrong.err
+    wrong = pile.stack("import", pile.inputs, "--as", "mails", "--kind", "01.patch=snapshot")
+    assert "--kind is for piles" in wrong.err
 
 
 @pytest.mark.parametrize("back", [True, False])
