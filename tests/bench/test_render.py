@@ -38,6 +38,15 @@ def test_an_unknown_name_is_an_error_with_the_nearest_one() -> None:
     [
         "{{ python", "{% for %}", "{{ 1 / 0 }}", "{{ python.__class__.__mro__ }}",
         "{{ python | nothing }}", "{% include 'x' %}", "{{ cpus + python }}",
+        # Small texts that would take hours or gigabytes.
+        "{{ 'x' * 10**9 }}", "{{ 'x' * 1000000000 }}", "{{ 9**9**9 }}", "{{ '%9999999999d' % 1 }}",
+        "{{ python.ljust(10000000000) }}", "{{ python | center(10000000000) }}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}",
+        "{% set a = 'xxxx' %}{% set a = a ~ a ~ a %}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{{ [python] * 1000000000 }}", "{{ python | replace('n', python) }}", "{{ lipsum(99999) }}",
+        "{{ " + "(" * 20000 + "1" + ")" * 20000 + " }}", "{{ " + "-" * 20000 + "1 }}",
+        "{{ " + "9" * 9000 + " * 2 }}", "{% block x %}{% endblock %}", "{{ python[0] }}",
     ],
 )
 def test_every_other_mistake_names_the_key(text: str) -> None:
