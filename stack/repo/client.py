@@ -8,6 +8,9 @@ credentials, URL rewrites.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
@@ -71,6 +74,7 @@ class Git:
     def __init__(self, git_dir: Path | None = None) -> None:
         self.git_dir = git_dir
         self._unfiltered: dict[str, str] | None = None
+        self._beside: dict[str, str] = {}
 
     def run(
         self,
@@ -106,6 +110,21 @@ class Git:
             )
         return Completed(code, out, err)
 
+    def write_beside(self) -> bool:
+        """Where the repository may only be read, let new objects go to a folder of this process.
+
+        So what only looks works there too; whether that was needed, and is new.
+        """
+        if self.git_dir is None or self._beside or os.access(self.git_dir / "objects", os.W_OK):
+            return False
+        folder = tempfile.mkdtemp(prefix="stack-objects-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._beside = {
+            "GIT_OBJECT_DIRECTORY": folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self.git_dir / "objects"),
+        }
+        return True
+
     def start(self, *arguments: str) -> _Process:
         """Start a long-lived git command with pipes; the caller talks to it and closes it."""
         return self._start(arguments, None, None, user_config=False)
@@ -118,6 +137,8 @@ class Git:
         user_config: bool,
     ) -> _Process:
         argv: list[str] = []
+        if self._beside:
+            env = {**self._beside, **(env or {})}
         if worktree is not None:
             env = {**self._without_filters(), **(env or {})}
         present = [name for name in _LOCAL_VARIABLES if name in os.environ]

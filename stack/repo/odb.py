@@ -271,6 +271,9 @@ class ObjectStore:
             wanted = [oid for oid in wanted if oid not in stored]
         if wanted:
             stream = pack(self._new[oid] for oid in wanted)
+            if self.git.write_beside():
+                self.close()
+                self._process = self.git.start("cat-file", "--batch")
             self.git.run("index-pack", "--stdin", "--fix-thin", stdin=stream)
             for oid in wanted:
                 self._hold(oid, *self._new.pop(oid))
