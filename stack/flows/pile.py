@@ -208,13 +208,15 @@ def _import(
     added = sum(map(len, made.values()))
     written = None
     if command is not None:
+        # First: a list that names patches which are not there yet only makes the next import look
+        # again, while patches that it does not name would come back as if something had them.
+        written = pile_list.write(project, rows)
         for name, target in targets.items():
             if made[name]:
                 enter(
                     project, target.odb, target.git, target.series, target.tip,
                     made[name][-1].commit, [one.member for one in made[name]], command,
                 )
-        written = pile_list.write(project, rows)
     used = {row.upstream for row in rows}
     return Imported(
         rows=tuple(rows), added=added, order=pile.said, written=written,

@@ -36,9 +36,9 @@ def init(folder: Path) -> Path:
     if config.exists():
         raise StateError(f"{config}: there is a project already", hint="stack upstream add")
     folder.mkdir(parents=True, exist_ok=True)
-    atomic.write(config, _BEGINNING)
     if not attributes.exists():
         atomic.write(attributes, _ATTRIBUTES)
+    atomic.write(config, _BEGINNING)  # last: where it stands, a project was begun whole
     return config
 
 
