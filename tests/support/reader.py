@@ -26,7 +26,7 @@ from tests.conftest import numbered
 from tests.host.tiny_wheels import files_of, make_wheel
 from tests.support.cli import Output
 from tests.support.repo import RepoBuilder
-from tests.support.toy_engine import BENCH, CORE, ENGINE, SPEED, text
+from tests.support.toy_engine import CORE, ENGINE, SPEED, bench_of, text
 
 ROOT = Path(__file__).parents[2]
 URL = "https://github.com/vllm-project/vllm.git"
@@ -179,7 +179,7 @@ class Reader:
     def configure(self) -> None:
         """A profile, a bench and a screen, which the page leaves to its reader."""
         (self.folder / "engine.py").write_bytes(engine())
-        bench = BENCH.replace("TOY_SECONDS", "TOY_X").format(name="name", seconds=0)
+        bench = bench_of("name").replace("TOY_SECONDS", "TOY_X")
         bench = bench.replace('engine.py", "name"', 'engine.py", "softmax"')
         path = self.folder / "stack.toml"
         said = path.read_text().replace('git = "', 'packages = ["vllm"]\ngit = "', 1)

@@ -92,6 +92,12 @@ def text(code: str) -> bytes:
     return textwrap.dedent(code).lstrip().encode()
 
 
+def bench_of(name: str, seconds: float = 0, hold: Path | None = None) -> str:
+    """A bench in TOML; its trials wait while the file `hold` is there."""
+    limit = 240.0 if hold else 30.0
+    return BENCH.format(name=name, seconds=seconds, hold=hold or "", limit=limit)
+
+
 class Toy:
     """Three patches: two make a model run, one must cost nothing."""
 
@@ -134,13 +140,8 @@ class Toy:
 
     def configure(self, *, seconds: float = 0, hold: bool = False) -> None:
         """How long a trial takes; whether it can be held."""
-        benches = "".join(
-            BENCH.format(
-                name=name, seconds=seconds, hold=self.holding if hold else "",
-                limit=240.0 if hold else 30.0,
-            )
-            for name in ("softmax", "sigmoid")
-        )
+        where = self.holding if hold else None
+        benches = "".join(bench_of(name, seconds, where) for name in ("softmax", "sigmoid"))
         (self.stack.folder / "stack.toml").write_text(TOML.format(url=self.url) + benches)
 
     @contextlib.contextmanager
