@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import processes
+from tests.support.warm import Warm
+
+COLD = os.environ.get("STACK_TEST_COLD") == "1"  # a new Python for every run
+_warm = Warm()
 
 
 class Output:
@@ -35,14 +39,16 @@ class Stack:
 
     def __call__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Output:
         """Run to the end, whatever the exit code."""
-        done = subprocess.run(
-            self.argv(*arguments), cwd=self.folder, env={**os.environ, **(env or {})},
-            capture_output=True, check=False, timeout=600,
-        )
-        return Output(
-            done.returncode, done.stdout.decode("utf-8", "replace"),
-            done.stderr.decode("utf-8", "replace"),
-        )
+        whole = {**os.environ, **(env or {})}
+        if COLD or not _warm.suits(whole):
+            done = subprocess.run(
+                self.argv(*arguments), cwd=self.folder, env=whole, capture_output=True,
+                check=False, timeout=600,
+            )
+            code, out, err = done.returncode, done.stdout, done.stderr
+        else:
+            code, out, err, _ = _warm.run(self.folder, [str(one) for one in arguments], whole)
+        return Output(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def ok(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Output:
         """Run; anything but exit code 0 fails the test with the whole output."""

@@ -7,19 +7,17 @@ so that thousands of points can be tried; each run is the whole program in a pro
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import json
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from stack.repo import client
+from tests.support.warm import Warm
 
 POINTS = (
     "fsync", "rename", "replace", "unlink", "mkdir", "rmdir", "symlink", "link", "truncate",
@@ -40,34 +38,26 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Server:
-    """A warm process that runs the program, with or without a fault."""
+    """A warm process of one's own that runs the program, with or without a fault."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.faults"], cwd=Path(__file__).parents[2],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self._warm = Warm()
 
     def run(
         self, folder: Path, *arguments: str | Path, kind: str | None = None, point: int = 0
     ) -> Ran:
         """Run in `folder`; the fault `kind` strikes at the call number `point`, from 1."""
-        request = {
-            "folder": str(folder), "arguments": [str(one) for one in arguments], "kind": kind,
-            "point": point,
-        }  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return msgspec.json.decode(self._process.stdout.readline(), type=Ran)
+        code, out, err, report = self._warm.run(
+            folder, [str(one) for one in arguments], os.environ, (kind, point)
+        )
+        rows = report.splitlines()
+        return Ran(
+            code=code, out=out.decode("utf-8", "replace"), err=err.decode("utf-8", "replace"),
+            points=int(rows[0]) if rows else 0, at=rows[1] if len(rows) > 1 else None,
+        )
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        self._warm.close()
 
 
 class _Counter:
@@ -97,58 +87,10 @@ class _Counter:
         raise OSError(number, os.strerror(number), "/injected")
 
 
-def _child(request: dict[str, Any], files: list[Path]) -> int:
-    """The run itself, after the fork."""
-    os.chdir(request["folder"])
-    out, err, report = (os.open(path, os.O_RDWR | os.O_CREAT) for path in files)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    counter = _Counter(request["kind"], request["point"], report)
-    from stack import cli
-    from stack.repo import client
-
+def arm(kind: str | None, point: int, report: int) -> None:
+    """Count the points of this process from now on in the file `report`, and strike at one."""
+    counter = _Counter(kind, point, report)
     for name in POINTS:
         setattr(os, name, counter.wrap(name, getattr(os, name), lambda *_, **__: True))
     os.open = counter.wrap("open", os.open, lambda _, flags=0, *__, **___: bool(flags & _WRITING))
     client.Git._start = counter.wrap("git", client.Git._start, lambda *_, **__: True)
-    code = cli.main(request["arguments"])
-    with contextlib.suppress(ValueError, OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    return code
-
-
-def serve() -> None:
-    """Answer requests, one JSON document a line, until stdin ends."""
-    from stack import cli, commands  # noqa: F401 - warm
-    from stack.repo import client
-
-    client._gitpython()
-    with tempfile.TemporaryDirectory() as scratch:
-        files = [Path(scratch) / name for name in ("out", "err", "report")]
-        for line in sys.stdin:
-            for path in files:
-                path.write_bytes(b"")
-            child = os.fork()
-            if child == 0:
-                code = 70
-                try:
-                    code = _child(json.loads(line), files)
-                finally:
-                    os._exit(code)
-            status = os.waitpid(child, 0)[1]
-            rows = files[2].read_text().splitlines()
-            ran = Ran(
-                code=os.waitstatus_to_exitcode(status),
-                out=files[0].read_text("utf-8", "replace"),
-                err=files[1].read_text("utf-8", "replace"),
-                points=int(rows[0]) if rows else 0, at=rows[1] if len(rows) > 1 else None,
-            )  # fmt: skip
-            sys.stdout.write(msgspec.json.encode(ran).decode() + "\n")
-            sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    serve()
