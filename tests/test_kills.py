@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import numbered
-from tests.support.cli import Stack
+from tests.support.cli import Stack, cold
 from tests.support.project import Demo
 
 Files = dict[str, bytes]
@@ -31,7 +31,8 @@ class Killing:
         subprocess.run(["cp", "-a", self.root, saved], check=True)
         self.old = demo.files()
         started = time.monotonic()
-        demo.stack.ok(*command)
+        with cold():
+            demo.stack.ok(*command)
         self.seconds = time.monotonic() - started
         self.new, self.head = demo.files(), self.workspace_head()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import numbered
-from tests.support.cli import Stack
+from tests.support.cli import Stack, cold
 from tests.support.project import Demo
 from tests.support.stacks import same_as_git_am, state_of
 
@@ -94,7 +94,8 @@ class Kills:
         self.demo, self.saved, self.command = demo, saved, command
         subprocess.run(["cp", "-a", demo.stack.folder, saved], check=True)
         started = time.monotonic()
-        demo.stack(*command)
+        with cold():
+            demo.stack(*command)
         self.seconds = time.monotonic() - started
         self.end = state_of(demo)
 

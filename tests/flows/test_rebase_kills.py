@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import numbered
 from tests.support.carrying import Moving
-from tests.support.cli import Stack
+from tests.support.cli import Stack, cold
 
 ROUNDS = int(os.environ.get("STACK_TEST_KILLS", "6"))
 BASE = numbered(40)
@@ -81,7 +81,8 @@ def test_killed_at_any_point_nothing_is_lost_and_the_next_run_ends_it(
     saved = tmp_path / "saved"
     shutil.copytree(stack.folder, saved, symlinks=True)
     begun = time.monotonic()
-    ended(stack)
+    with cold():
+        ended(stack)
     seconds = (time.monotonic() - begun) / 5
     wanted = {name: data for name, data in patches(stack).items() if "resolutions" not in name}
     shutil.rmtree(stack.folder)

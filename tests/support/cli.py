@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.support import processes
 from tests.support.warm import Warm
 
-COLD = os.environ.get("STACK_TEST_COLD") == "1"  # a new Python for every run
 _warm = Warm()
+_colds = ["STACK_TEST_COLD"] if os.environ.get("STACK_TEST_COLD") == "1" else []
+
+
+@contextlib.contextmanager
+def cold() -> Iterator[None]:
+    """Give every run a Python of its own, a child of this process: for what is timed or counted."""
+    _colds.append("")
+    try:
+        yield
+    finally:
+        _colds.pop()
 
 
 class Output:
@@ -40,7 +52,7 @@ class Stack:
     def __call__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Output:
         """Run to the end, whatever the exit code."""
         whole = {**os.environ, **(env or {})}
-        if COLD or not _warm.suits(whole):
+        if _colds or not _warm.suits(whole):
             done = subprocess.run(
                 self.argv(*arguments), cwd=self.folder, env=whole, capture_output=True,
                 check=False, timeout=600,

@@ -114,7 +114,9 @@ def _become(request: Any, files: Sequence[Path]) -> int:
         faults.arm(*request["fault"], report)
     try:
         code = program.main()
-    except BaseException:  # as the interpreter would end
+    except SystemExit as end:  # from here on as the interpreter would end
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
         traceback.print_exc()
         code = 1
     threading._shutdown()
