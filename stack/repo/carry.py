@@ -12,9 +12,9 @@ import msgspec
 
 from stack.model.linediff import Change, changes, split
 from stack.model.merge3 import Answer, Merge, Region, merge_lines
-from stack.model.objects import FOLDER, SYMLINK, Entry
+from stack.model.objects import FOLDER, SYMLINK, Changed, Entry
 from stack.repo.odb import ObjectStore
-from stack.repo.renames import Renames
+from stack.repo.renames import Renames, pairs
 from stack.repo.replay import show
 
 _KEPT_FILES = 64
@@ -159,12 +159,20 @@ def carry(
     there: dict[str, tuple[Change, ...]] = {}
     moved: dict[str, str] = {}
     answered = 0
-    for path, (base, side) in sorted(odb.changed(before, after).items()):
+    changed = odb.changed(before, after)
+    homes = _renamed_by_patch(odb, changed, onto)
+    for path, (base, side) in sorted(changed.items()):
+        if path in homes.values():
+            continue  # with the path that it was
         target = odb.find(onto, path)
         if target == base:
             entries[path] = side
             continue
-        one = _path(merger, path, base, side, target, onto, renames, answer, explain)
+        if (home := homes.get(path)) is not None:
+            one = merger.path(home, base, changed[home][1], target, answer)
+            one.entries = {path: None, home: changed[home][1], **one.entries}
+        else:
+            one = _path(merger, path, base, side, target, onto, renames, answer, explain)
         entries |= one.entries
         name = show(path)
         if one.trouble:
@@ -188,6 +196,21 @@ def carry(
         tree=tree, altered=bool(answered or there), trouble=tuple(trouble), merged=tuple(merged),
         answered=answered, there=there, moved=moved,
     )
+
+
+def _renamed_by_patch(odb: ObjectStore, changed: Changed, onto: str) -> dict[bytes, bytes]:
+    """Where the patch itself takes files that the target has changed, by the path that they had."""
+    gone = {
+        path: base for path, (base, side) in changed.items()
+        if base is not None and side is None and odb.find(onto, path) not in (None, base)
+    }
+    if not gone:
+        return {}
+    come = {
+        path: side for path, (base, side) in changed.items()
+        if base is None and side is not None and odb.find(onto, path) is None
+    }
+    return pairs(odb, gone, come)
 
 
 def _path(

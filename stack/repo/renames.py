@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from stack.model.linediff import split
-from stack.model.objects import EMPTY_TREE, FOLDER, Entry
+from stack.model.objects import EMPTY_TREE, FOLDER, SYMLINK, Entry
 from stack.repo.odb import ObjectStore
 
 LIKENESS = 0.5
@@ -19,6 +20,7 @@ _TELLING = 12
 _COMMON = 12
 """A line that stands in so many new files says nothing of where code went."""
 _WORD = re.compile(rb"[a-z]+|[0-9]+")
+_PIECE = re.compile(rb"[^\n]{0,63}\n|[^\n]{1,64}")
 
 
 class Renames:
@@ -156,6 +158,39 @@ def _new_files(odb: ObjectStore, old: str, new: str) -> dict[bytes, Entry]:
                     found[prefix + name] = entry
         level = below
     return found
+
+
+def pairs(
+    odb: ObjectStore, gone: Mapping[bytes, Entry], come: Mapping[bytes, Entry]
+) -> dict[bytes, bytes]:
+    """The files that went, with the path at which each came again; the most alike first."""
+    kinds = {SYMLINK, FOLDER}
+    found = sorted(
+        (
+            (-likeness(odb.blob(was.oid), odb.blob(now.oid)), old.rpartition(b"/")[2] !=
+             new.rpartition(b"/")[2], old, new)
+            for old, was in gone.items() for new, now in come.items()
+            if not kinds & {was.mode, now.mode}
+        ),
+    )
+    chosen: dict[bytes, bytes] = {}
+    for like, _, old, new in found:
+        if -like >= LIKENESS and old not in chosen and new not in chosen.values():
+            chosen[old] = new
+    return chosen
+
+
+def likeness(one: bytes, other: bytes) -> float:
+    """How much of the larger of two contents stands in both, from 0 to 1, as git counts it.
+
+    Git compares lines, long ones in pieces of 64 bytes, as often as they occur (diffcore-delta.c).
+    """
+    if one == other:
+        return 1.0
+    if not one or not other:
+        return 0.0
+    common = Counter(_PIECE.findall(one)) & Counter(_PIECE.findall(other))
+    return sum(len(piece) * count for piece, count in common.items()) / max(len(one), len(other))
 
 
 def _telling(data: bytes) -> set[bytes]:

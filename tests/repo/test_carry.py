@@ -135,6 +135,39 @@ def test_a_renamed_file_is_followed(tmp_path: Path) -> None:
     assert "pkg/old.py" not in files
 
 
+@pytest.mark.parametrize("edited", [False, True])
+def test_what_the_patch_renames_takes_along_what_was_changed_there(
+    tmp_path: Path, edited: bool
+) -> None:
+    mine = numbered(40).replace(b"line 30\n", b"mine\n") if edited else numbered(40)
+    theirs = numbered(40).replace(b"line 5\n", b"theirs\n")
+    patches = [("rename", {"old": None, "folder/new": mine, "other": numbered(3)})]
+    case = moved(tmp_path, {"old": numbered(40)}, patches, [("edit", {"old": theirs})])
+    step, files = case.one()
+    assert step.outcome is Outcome.CLEAN
+    assert "old" not in files
+    assert files["folder/new"] == mine.replace(b"line 5\n", b"theirs\n")
+
+
+def test_a_dispute_in_what_the_patch_renames_is_asked_at_its_new_name(tmp_path: Path) -> None:
+    mine, theirs = (numbered(40).replace(b"line 5\n", word) for word in (b"mine\n", b"theirs\n"))
+    patches = [("rename", {"old": None, "new": mine})]
+    case = moved(tmp_path, {"old": numbered(40)}, patches, [("edit", {"old": theirs})])
+    step, _ = case.one()
+    assert step.outcome is Outcome.CONFLICT
+    (trouble,) = step.trouble
+    assert (trouble.path, len(trouble.regions)) == ("new", 1)
+
+
+def test_another_file_in_the_place_of_one_that_went_is_no_rename(tmp_path: Path) -> None:
+    theirs = numbered(40).replace(b"line 5\n", b"theirs\n")
+    patches = [("replace", {"old": None, "new": b"quite\nanother\nfile\n"})]
+    case = moved(tmp_path, {"old": numbered(40)}, patches, [("edit", {"old": theirs})])
+    step, _ = case.one()
+    assert step.outcome is Outcome.CONFLICT
+    assert "the patch deletes it" in step.trouble[0].why
+
+
 def test_a_renamed_file_without_the_class_is_a_conflict_that_says_where_it_went(
     tmp_path: Path,
 ) -> None:
