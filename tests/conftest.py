@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.support import processes
+from tests.support import cli, processes
 from tests.support.cli import Stack
 from tests.support.faults import Server
 from tests.support.repo import RepoBuilder
@@ -28,6 +28,13 @@ def server() -> Iterator[Server]:
     made = Server()
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def warm() -> Iterator[None]:
+    """The warm process of this session ends with it."""
+    yield
+    cli.close()
 
 
 @pytest.fixture(autouse=True)

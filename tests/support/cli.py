@@ -28,6 +28,11 @@ def cold() -> Iterator[None]:
         _colds.pop()
 
 
+def close() -> None:
+    """End the process from which runs are forked."""
+    _warm.close()
+
+
 class Output:
     """What a run gave: exit code, stdout and stderr as text."""
 
