@@ -49,7 +49,7 @@ def files_of(
         else:
             if fresh is None:
                 for each in chain.values():
-                    refuse_unmailable(odb.commit(each).message, each)
+                    refuse_unmailable(odb.commit(each).message, f"commit {each[:12]}")
                 odb.write(*chain.values())
                 last = list(chain.values())[-1]
                 fresh = format_commits(git, base, last, context=line.series.context)

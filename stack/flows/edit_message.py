@@ -34,7 +34,7 @@ def edit_message(
             message=text["new"],
         )
         oid = here.odb.add("commit", made.render())
-        refuse_unmailable(made.message, oid)
+        refuse_unmailable(made.message, f"patch `{name}`")
         found = [Pick(name=p.name, commit=oid if p.name == name else p.commit) for p in picks(here)]
         return Plan(what=f"edit {name}", picks=found, order=here.names)
 

@@ -41,7 +41,7 @@ def import_branch(
     empty = [one for one, parent in rows if _tree(git, one) == _tree(git, parent)]
     _refuse(git, repository, empty, "empty commits", "git rebase --interactive can drop them")
     for one, _ in rows:
-        refuse_unmailable(git.run("show", "-s", "--format=%B", one).out, one)
+        refuse_unmailable(git.run("show", "-s", "--format=%B", one).out, f"commit {one[:12]}")
     mails = format_commits(git, first, last, context=line.series.context)
     with tempfile.TemporaryDirectory(prefix="stack-branch-") as folder:
         paths = []

@@ -130,5 +130,5 @@ def _worded(here: Standing, work: str, message: bytes) -> str:
         tree=work_is.tree, parents=work_is.parents, author=who, committer=who, message=message
     )
     oid = odb.add("commit", made.render())
-    refuse_unmailable(message, oid)
+    refuse_unmailable(message, "the new patch")
     return oid

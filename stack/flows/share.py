@@ -139,7 +139,7 @@ def patch_texts(line: Line, replay: Replayed, *, renames: bool = True) -> dict[s
     if not chosen:
         return {}
     for step in chosen:
-        refuse_unmailable(replay.odb.commit(str(step.commit)).message, str(step.commit))
+        refuse_unmailable(replay.odb.commit(str(step.commit)).message, f"patch `{step.name}`")
     head = str(chosen[-1].commit)
     replay.odb.write(head)
     mails = format_commits(

@@ -106,7 +106,7 @@ def for_upstream(
             needed, below, above, alone = placed
             reasons += [f"{revision}: alone: {alone}"] if alone else []
             made = _commit(found.odb, base.commit, below, above, mail)
-            refuse_unmailable(found.odb.commit(made).message, name)
+            refuse_unmailable(found.odb.commit(made).message, f"patch `{name}`")
             found.odb.write()
             (text,) = format_commits(
                 found.git, found.odb.commit(made).parents[0], made, context=line.series.context

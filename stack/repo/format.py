@@ -43,20 +43,23 @@ def format_commits(
         return [path.read_bytes() for path in names]
 
 
-def refuse_unmailable(message: bytes, commit: str) -> None:
-    """Raise `StateError` where a message holds a line at which a mail reader would cut it."""
+def refuse_unmailable(message: bytes, where: str) -> None:
+    """Raise `StateError` where a message holds a line at which a mail reader would cut it.
+
+    `where` is whose message it is, in the words of an error.
+    """
     if found := _BREAKS.search(message):
         line = found[0].decode("utf-8", "replace").strip()
         raise StateError(
-            f"commit {commit[:12]}: its message has a line `{line}`, where a mail's text ends",
-            hint="indent that line or reword it, then export again",
+            f"{where}: the message has a line `{line}`, where a mail's text ends",
+            hint="indent that line or reword it, then run it again",
         )
     if found := _HEADER.match(message):
         line = found[1].decode("utf-8", "replace").strip()
         raise StateError(
-            f"commit {commit[:12]}: its text begins with `{line}`, which a mail reader takes for a "
+            f"{where}: the message's text begins with `{line}`, which a mail reader takes for a "
             "header",
-            hint="put a sentence before that line, then export again",
+            hint="put a sentence before that line, then run it again",
         )
 
 
