@@ -21,7 +21,8 @@ _BREAKS = re.compile(
 )
 # What a mail reader takes for headers of its own where a message's text begins with it.
 _HEADER = re.compile(
-    rb"\A[^\n]*\n\n+((?:from|subject|date):\s.*|\[PATCH\]\s.*|>From\s.*)", re.IGNORECASE
+    rb"\A(?:[^\S\n]*\S[^\n]*\n)+(?:[^\S\n]*\n)+"  # a subject of one line or more
+    rb"((?:from|subject|date):\s.*|\[PATCH\]\s.*|>From\s.*)", re.IGNORECASE,
 )
 
 
