@@ -150,7 +150,7 @@ def test_files_that_the_series_does_not_name_are_left_alone(demo: Demo) -> None:
         ("Subject\n\ntext\n---\nmore", "`---`, where a mail's text ends"),
         ("Subject\n\ndiff --git a/x b/x\n", "`diff --git a/x b/x`, where a mail's text ends"),
         ("Subject\n\nFrom: me to you\n\ntext", "`From: me to you`, which a mail reader takes"),
-        ("A subject\nof two lines\n \nSubject: again\n", "`Subject: again`, which a mail reader"),
+        ("A subject\nof two lines\n\nSubject: again\n", "`Subject: again`, which a mail reader"),
         ("[PATCH] Subject", "its message would not come back"),
         ("Re: Subject", "its message would not come back"),
     ],
