@@ -10,15 +10,24 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from stack.flows.pile_fit import Fit, Prefer
+from stack.flows.pile_read import Input
 from stack.flows.pile_world import View
 from stack.model.objects import Entry
 from stack.model.pile import Flag
+
+_TAKEN = {"snapshot": "a snapshot of the base", "increment": "made on what stood"}
 
 
 def kind_of(fits: Iterable[Fit]) -> Prefer:
     """The one kind that the sections of a diff show; none where they show none, or both."""
     said: set[Prefer] = {fit.says for fit in fits if fit.says}
     return said.pop() if len(said) == 1 else ""
+
+
+def declared(one: Input) -> Prefer:
+    """What the user says; a series and a mail are of commits, each made on those before it."""
+    by_form: Prefer = "increment" if one.series is not None or one.mail is not None else ""
+    return one.meant or by_form
 
 
 def unsure(fits: Iterable[Fit], kind: Prefer) -> list[Fit]:
@@ -29,13 +38,24 @@ def unsure(fits: Iterable[Fit], kind: Prefer) -> list[Fit]:
     ]
 
 
+def against(meant: Prefer, fits: Iterable[Fit]) -> str:
+    """What a diff shows itself to be although the user says that it is not; empty where it agrees.
+
+    A place that the diff does not have cannot be given to it by saying so.
+    """
+    shown = next((fit.says for fit in fits if meant and fit.says and fit.says != meant), "")
+    if not shown:
+        return ""
+    return f"taken as {_TAKEN[shown]}: it fits nothing else, though --kind says {meant}"
+
+
 def doubtful(fits: Sequence[Fit]) -> str:
     """How sections were taken that could have been meant in two ways; empty where none was."""
     if not fits:
         return ""
     on_base = any(fit.how == "snapshot" or fit.says == "snapshot" for fit in fits)
-    taken, other = ("a snapshot of the base", "what stood") if on_base else (
-        "made on what stood", "the base"
+    taken, other = (_TAKEN["snapshot"], "what stood") if on_base else (
+        _TAKEN["increment"], "the base"
     )
     count = f"{len(fits)} files fit" if len(fits) > 1 else "it fits"
     return f"taken as {taken}, but {count} {other} as well, and nothing shows which was meant"

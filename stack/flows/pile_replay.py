@@ -9,7 +9,7 @@ import msgspec
 
 from stack.flows.events import Emit, Progress
 from stack.flows.pile_fit import Fit, Misfit, Prefer, how_text
-from stack.flows.pile_kind import doubtful, kind_of, unsure
+from stack.flows.pile_kind import against, declared, doubtful, kind_of, unsure
 from stack.flows.pile_read import Input
 from stack.flows.pile_route import Route, Router, digest_of
 from stack.flows.pile_section import Placer
@@ -176,7 +176,7 @@ class Replay:
                 fits.append((route, fit))
             if misfits:
                 return misfits
-            kind = kind_of(fit for _, fit in fits) or _declared(one)
+            kind = kind_of(fit for _, fit in fits) or declared(one)
             if not prefer and kind and any(fit.torn for _, fit in fits):
                 prefer = kind  # one diff is of one kind
                 continue
@@ -193,10 +193,12 @@ class Replay:
         if past:  # what came since would be taken back
             return [Misfit(past[0].path, past[0].section.at, "a snapshot of what is past by then")]
         doubt = unsure([fit for _, fit in fits], kind or prefer)
-        words = doubtful(doubt) or (_DECLARED if _declared(one) == "increment" and any(
+        words = doubtful(doubt) or against(one.meant, [fit for _, fit in fits])
+        if not words and declared(one) == "increment" and any(
             fit.how == "snapshot" and fit.entries and not route.section.old_id
             for route, fit in fits
-        ) else "")
+        ):
+            words = _DECLARED
         changes = {
             path: entry for path, entry in view.changes.items() if entry != world.now(path).entry
         }
@@ -270,11 +272,6 @@ class Replay:
             file=one.file, upstream=name, result=result, reason=reason,
             digest=digest or one.digest, flags=said, unsure=unsure,
         )
-
-
-def _declared(one: Input) -> Prefer:
-    """What the user says; a series and a mail are of commits, each made on those before it."""
-    return one.meant or "increment" if one.series is not None or one.mail is not None else ""
 
 
 def _made(world: World, step: Step) -> dict[bytes, Entry | None]:

@@ -84,6 +84,19 @@ def test_where_nothing_shows_it_the_likelier_is_taken_and_said(
         assert pile.file(PATH) == changed(APP, *lines)
 
 
+@pytest.mark.parametrize("kind", ["snapshot", "increment"])
+def test_a_kind_that_a_diff_cannot_be_is_said(tmp_path: Path, kind: str) -> None:
+    pile = Pile(tmp_path, {PATH: APP})
+    pile.snap("01.patch", {PATH: changed(APP, 10)})
+    old = b"LINE 10" if kind == "snapshot" else b"line 10"  # is not on the base, or does not stand
+    pile.add("02.patch", (
+        b"--- a/pkg/app.py\n+++ b/pkg/app.py\n@@ -9,3 +9,3 @@\n line 9\n-%s\n+ten\n line 11\n" % old
+    ))
+    row = pile.rows("--kind", f"{pile.inputs}/02.patch={kind}", code=1)["02.patch"]
+    assert (row["result"], row["unsure"]) == ("placed", True)
+    assert row["reason"].endswith(f"it fits nothing else, though --kind says {kind}")
+
+
 def test_a_kind_is_said_of_an_input_that_is_there(tmp_path: Path) -> None:
     pile = Pile(tmp_path, {PATH: APP})
     pile.snap("01.patch", {PATH: changed(APP, 50)})
