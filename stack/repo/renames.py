@@ -164,14 +164,15 @@ def pairs(
     odb: ObjectStore, gone: Mapping[bytes, Entry], come: Mapping[bytes, Entry]
 ) -> dict[bytes, bytes]:
     """The files that went, with the path at which each came again; the most alike first."""
-    kinds = {SYMLINK, FOLDER}
+    counted = {
+        entry.oid: Counter(_PIECE.findall(odb.blob(entry.oid)))
+        for entry in (*gone.values(), *come.values()) if entry.mode != SYMLINK
+    }
     found = sorted(
-        (
-            (-likeness(odb.blob(was.oid), odb.blob(now.oid)), old.rpartition(b"/")[2] !=
-             new.rpartition(b"/")[2], old, new)
-            for old, was in gone.items() for new, now in come.items()
-            if not kinds & {was.mode, now.mode}
-        ),
+        (-likeness(counted[was.oid], counted[now.oid]), not _is_near(new, old.rpartition(b"/")[2]),
+         old, new)
+        for old, was in gone.items() for new, now in come.items()
+        if SYMLINK not in (was.mode, now.mode)
     )
     chosen: dict[bytes, bytes] = {}
     for like, _, old, new in found:
@@ -180,17 +181,16 @@ def pairs(
     return chosen
 
 
-def likeness(one: bytes, other: bytes) -> float:
+def likeness(one: Counter[bytes], other: Counter[bytes]) -> float:
     """How much of the larger of two contents stands in both, from 0 to 1, as git counts it.
 
     Git compares lines, long ones in pieces of 64 bytes, as often as they occur (diffcore-delta.c).
     """
-    if one == other:
-        return 1.0
-    if not one or not other:
-        return 0.0
-    common = Counter(_PIECE.findall(one)) & Counter(_PIECE.findall(other))
-    return sum(len(piece) * count for piece, count in common.items()) / max(len(one), len(other))
+    return _size(one & other) / max(_size(one), _size(other), 1) if one != other else 1.0
+
+
+def _size(pieces: Counter[bytes]) -> int:
+    return sum(len(piece) * count for piece, count in pieces.items())
 
 
 def _telling(data: bytes) -> set[bytes]:
