@@ -29,7 +29,7 @@ def _kinds(
         name, equals, kind = text.rpartition("=")
         if not equals or kind not in ("snapshot", "increment"):
             raise click.BadParameter(f"`{text}` is no FILE=snapshot or FILE=increment")
-        said[name.removeprefix("./")] = "snapshot" if kind == "snapshot" else "increment"
+        said[name] = "snapshot" if kind == "snapshot" else "increment"
     return said
 
 
@@ -74,8 +74,7 @@ def command(
     worktree is replayed and what each file changed becomes a patch. What cannot be taken whole is
     set aside: patches/imported.toml lists every file with the reason, and the exit code is 1, as
     it is where a diff without ids could have been meant in another way: `stack drop` it, then
-    --kind settles it. What an import before has
-    taken is skipped.
+    --kind settles it. What an import before has taken is skipped.
     """
 
     def run(ctx: Context) -> Answer:
