@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,17 @@ from tests.support import processes
 from tests.support.warm import Warm
 
 _warm = Warm()
-_colds = ["STACK_TEST_COLD"] if os.environ.get("STACK_TEST_COLD") == "1" else []
+_cold = ContextVar("_cold", default=os.environ.get("STACK_TEST_COLD") == "1")
 
 
 @contextlib.contextmanager
 def cold() -> Iterator[None]:
     """Give every run a Python of its own, a child of this process: for what is timed or counted."""
-    _colds.append("")
+    token = _cold.set(True)
     try:
         yield
     finally:
-        _colds.pop()
+        _cold.reset(token)
 
 
 def close() -> None:
@@ -57,7 +58,7 @@ class Stack:
     def __call__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> Output:
         """Run to the end, whatever the exit code."""
         whole = {**os.environ, **(env or {})}
-        if _colds or not _warm.suits(whole):
+        if _cold.get() or not _warm.suits(whole):
             done = subprocess.run(
                 self.argv(*arguments), cwd=self.folder, env=whole, capture_output=True,
                 check=False, timeout=600,
