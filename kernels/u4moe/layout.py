@@ -16,6 +16,17 @@ PACKED = (torch.uint8,)
 
 NIBBLES_PER_WORD = 8
 
+# Dimensions and types of each argument, in the operator's order.
+EXPECTED = (
+    (2, ACTIVATION_DTYPES),
+    (3, PACKED),
+    (3, SCALE_DTYPES),
+    (3, PACKED),
+    (3, SCALE_DTYPES),
+    (2, ROUTE_DTYPES),
+    (2, ID_DTYPES),
+)
+
 
 class Call(NamedTuple):
     """The tensors of one call, in the operator's order; ``check`` says what each must be."""
@@ -41,14 +52,8 @@ class Shape:
     group: int
 
 
-def _dtype(name: str, tensor: Tensor, allowed: tuple[torch.dtype, ...]) -> None:
-    if tensor.dtype not in allowed:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in allowed)
-        raise TypeError(f"{name} has type {tensor.dtype}, expected one of: {names}")
-
-
 def _shape(name: str, tensor: Tensor, expected: tuple[int, ...], meaning: str) -> None:
-    if tuple(tensor.shape) != expected:
+    if tensor.shape != expected:
         raise ValueError(f"{name} has shape {tuple(tensor.shape)}, expected {expected} = {meaning}")
 
 
@@ -62,19 +67,17 @@ def check(call: Call) -> Shape:
 
     Raises TypeError for a wrong type, ValueError for the rest; both name the argument.
     """
-    ranks = (2, 3, 3, 3, 3, 2, 2)
-    for name, tensor, rank in zip(Call._fields, call, ranks, strict=True):
+    device = call.hidden_states.device
+    for name, tensor, (rank, dtypes) in zip(Call._fields, call, EXPECTED, strict=True):
         if tensor.dim() != rank:
             raise ValueError(f"{name} has {tensor.dim()} dimensions, expected {rank}")
-        device = call.hidden_states.device
         if tensor.device != device:
             raise ValueError(f"{name} is on {tensor.device}, hidden_states on {device}")
         if not tensor.is_contiguous():
             raise ValueError(f"{name} is not contiguous")
-    weights = (PACKED, SCALE_DTYPES, PACKED, SCALE_DTYPES)
-    allowed = (ACTIVATION_DTYPES, *weights, ROUTE_DTYPES, ID_DTYPES)
-    for name, tensor, dtypes in zip(Call._fields, call, allowed, strict=True):
-        _dtype(name, tensor, dtypes)
+        if tensor.dtype not in dtypes:
+            names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+            raise TypeError(f"{name} has type {tensor.dtype}, expected one of: {names}")
     return _sizes(call)
 
 
