@@ -15,7 +15,7 @@ TOPK = 8
 GROUP = 128
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one object is one set: what is made of it is kept by that
 class Weights:
     """One layer's experts: packed bytes and scales as ``u4moe.layout.check`` wants them."""
 

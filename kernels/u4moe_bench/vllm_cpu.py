@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from u4moe_bench.problem import GROUP, HIDDEN, TOPK, Call
+from u4moe_bench.problem import GROUP, HIDDEN, TOPK, Call, Weights
 
 Step = Callable[[], Tensor]
 
@@ -27,18 +28,26 @@ def no_amx() -> str | None:
     return None
 
 
+@functools.lru_cache(maxsize=1)
+def _packed(w: Weights) -> tuple[Tensor, ...]:
+    """A layer as the AMX kernel wants it; only the last one asked for is kept."""
+    from vllm.model_executor.layers.fused_moe.experts import cpu_moe
+
+    return tuple(
+        cpu_moe.prepare_int4_moe_layer_for_cpu(
+            _words(w.w13),
+            _words(w.w2),
+            w.s13.transpose(1, 2).contiguous(),
+            w.s2.transpose(1, 2).contiguous(),
+        )
+    )
+
+
 def amx_step(call: Call) -> Step:
     """The AMX kernel behind ``CPUExpertsInt4``, on routes as given; weights repacked beforehand."""
     from vllm._custom_ops import CPUQuantMethod, fused_experts_cpu
-    from vllm.model_executor.layers.fused_moe.experts import cpu_moe
 
-    w = call.weights
-    w13, w2, s13, s2, z13, z2 = cpu_moe.prepare_int4_moe_layer_for_cpu(
-        _words(w.w13),
-        _words(w.w2),
-        w.s13.transpose(1, 2).contiguous(),
-        w.s2.transpose(1, 2).contiguous(),
-    )
+    w13, w2, s13, s2, z13, z2 = _packed(call.weights)
     rest = (None, None, None, None, None, True)  # blocks, biases, alpha, limit, packed
 
     def step() -> Tensor:
