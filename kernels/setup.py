@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from pathlib import Path
 
 from setuptools import setup
 
 # GCC 12 warns about its own intrinsics headers.
 GCC_12 = ["-Wno-uninitialized", "-Wno-maybe-uninitialized"]
-SOURCES = ["experts", "rows_avx512", "rows_avx512vnni", "rows_avx2", "rows_portable"]
+SOURCES = Path(__file__).parent / "csrc"
 
 
 def lacking() -> str | None:
@@ -34,8 +35,8 @@ else:
 
     extension = CppExtension(
         "u4moe._cpu",
-        [f"csrc/{name}.cpp" for name in SOURCES],
-        depends=["csrc/rows.hpp", "csrc/u4moe_core.hpp", "csrc/avx512_common.hpp"],
+        sorted(f"csrc/{one.name}" for one in SOURCES.glob("*.cpp")),
+        depends=sorted(f"csrc/{one.name}" for one in SOURCES.glob("*.hpp")),
         extra_compile_args=[
             "-O3",
             "-std=c++20",

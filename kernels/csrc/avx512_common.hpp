@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the two AVX-512 files share: sixteen int32 words a vector, how scales become floats, and
-// how rows and tokens are taken in blocks. Included after the file's target pragma, in a namespace
-// without a name, so that each file has it compiled for its own instructions.
+// What the AVX-512 files share: sixteen int32 words a vector, how scales become floats, how rows
+// part into blocks and groups, and how sums are written. Included after the file's target pragma,
+// in a namespace without a name, so that each file has it compiled for its own instructions.
 #pragma once
 
 #include "rows.hpp"
@@ -13,31 +13,30 @@ namespace {
 constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kNibbles = 8;
 
-bool takes_group(std::int64_t group) {
+inline bool takes_group(std::int64_t group) {
   const std::int64_t words = group / kNibbles;
   return words % kLanes == 0 || kLanes % words == 0;
 }
 
-std::int64_t blocks_of(std::int64_t k) { return (k / kNibbles + kLanes - 1) / kLanes; }
+inline std::int64_t padded(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-void widen(const std::uint16_t* raw, bool bf16, float* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; i += kLanes) {
-    const std::int64_t left = n - i;
-    std::uint16_t part[kLanes] = {};
-    for (std::int64_t j = 0; j < left && left < kLanes; ++j) part[j] = raw[i + j];
-    const std::uint16_t* from = left < kLanes ? part : raw + i;
-    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    const __m512 wide =
-        bf16 ? _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))
-             : _mm512_cvtph_ps(half);
-    const __mmask16 mask = static_cast<__mmask16>(left < kLanes ? (1u << left) - 1 : 0xFFFFu);
-    _mm512_mask_storeu_ps(out + i, mask, wide);
-  }
+inline std::int64_t blocks_of(std::int64_t k) { return (k / kNibbles + kLanes - 1) / kLanes; }
+
+inline __mmask16 first_lanes(std::int64_t count) {
+  return static_cast<__mmask16>(count < kLanes ? (1u << count) - 1 : 0xFFFFu);
+}
+
+// Up to sixteen scales as floats, zero beyond the last.
+inline __m512 widened(const std::uint16_t* raw, bool bf16, std::int64_t left) {
+  const __mmask32 mask = first_lanes(left);
+  const __m256i half = _mm512_castsi512_si256(_mm512_maskz_loadu_epi16(mask, raw));
+  return bf16 ? _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))
+              : _mm512_cvtph_ps(half);
 }
 
 // The scale of each of a block's words, where several groups share a block.
-__m512 spread(const float* scales, std::int64_t groups, std::int64_t block, std::int64_t words,
-              __m512i lane_group) {
+inline __m512 spread(const float* scales, std::int64_t groups, std::int64_t block,
+                     std::int64_t words, __m512i lane_group) {
   const std::int64_t in_block = kLanes / words;
   const std::int64_t first = block * in_block;
   const std::int64_t left = groups - first < in_block ? groups - first : in_block;
@@ -45,40 +44,68 @@ __m512 spread(const float* scales, std::int64_t groups, std::int64_t block, std:
   return _mm512_permutexvar_ps(lane_group, _mm512_maskz_loadu_ps(mask, scales + first));
 }
 
-// Where a row's groups begin, as its blocks go by: one group spans blocks, or a block has several.
-struct Groups {
-  std::int64_t count, words, at = 0, left;
-  __m512i lane_group;
+// How a call's rows part into blocks of words and into groups: the same for all of its rows.
+struct Shape {
+  std::int64_t blocks, groups, words;  // words of a group
+  __mmask16 last;                      // the words of the last block
+  __m512i lane_group;                  // of a lane, where a block has several groups
 
-  explicit Groups(const DotCall& c)
-      : count(c.k / c.group), words(c.group / kNibbles), left(c.group / kNibbles) {
-    alignas(64) std::int32_t lanes[kLanes];
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] = static_cast<std::int32_t>(lane / words);
+  explicit Shape(const DotCall& c)
+      : blocks(blocks_of(c.k)), groups(c.groups), words(c.group / kNibbles) {
+    last = first_lanes(c.k / kNibbles - (blocks - 1) * kLanes);
+    lane_group = _mm512_setzero_si512();
+    for (std::int32_t lane = static_cast<std::int32_t>(words); lane < kLanes;
+         lane += static_cast<std::int32_t>(words)) {
+      const __mmask16 rest = static_cast<__mmask16>(0xFFFFu << lane);
+      lane_group = _mm512_mask_add_epi32(lane_group, rest, lane_group, _mm512_set1_epi32(1));
     }
-    lane_group = _mm512_load_si512(lanes);
   }
 
+  __mmask16 mask(std::int64_t block) const {
+    return block + 1 < blocks ? static_cast<__mmask16>(0xFFFFu) : last;
+  }
+};
+
+// Where a row's groups begin, as its blocks go by: one group spans blocks, or a block has several.
+struct Groups {
+  const Shape& shape;
+  std::int64_t at = 0, left;
+
+  explicit Groups(const Shape& shape) : shape(shape), left(shape.words) {}
+
   __m512 scale(const float* scales, std::int64_t block) const {
-    return words >= kLanes ? _mm512_set1_ps(scales[at])
-                           : spread(scales, count, block, words, lane_group);
+    return shape.words >= kLanes
+               ? _mm512_set1_ps(scales[at])
+               : spread(scales, shape.groups, block, shape.words, shape.lane_group);
   }
 
   void next() {
     if ((left -= kLanes) == 0) {
-      left = words;
+      left = shape.words;
       ++at;
     }
   }
 };
 
-__m256 folded(__m512 v) {
-  const __m512d bits = _mm512_castps_pd(v);
-  return _mm256_add_ps(_mm512_castps512_ps256(v), _mm256_castpd_ps(_mm512_extractf64x4_pd(bits, 1)));
+// A row's scales as floats in the buffer's given row.
+inline void widen(const DotCall& c, const Shape& shape, std::int64_t row, std::int64_t to) {
+  const std::uint16_t* raw = c.scales + row * shape.groups;
+  float* out = c.scale_buffer + to * padded(shape.groups);
+  for (std::int64_t g = 0; g < shape.groups; g += kLanes) {
+    _mm512_storeu_ps(out + g, widened(raw + g, c.scales_bf16, shape.groups - g));
+  }
+}
+
+inline __m256 upper(__m512 v) {
+  return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
+}
+
+inline __m256 folded(__m512 v) {
+  return _mm256_add_ps(_mm512_castps512_ps256(v), upper(v));
 }
 
 // The sums of four vectors' lanes, in fewer steps than four times one.
-void add_lanes(__m512 a, __m512 b, __m512 c, __m512 d, float* out) {
+inline void add_lanes(__m512 a, __m512 b, __m512 c, __m512 d, float* out) {
   const __m256 ab = _mm256_hadd_ps(folded(a), folded(b));
   const __m256 cd = _mm256_hadd_ps(folded(c), folded(d));
   const __m256 all = _mm256_hadd_ps(ab, cd);
@@ -89,7 +116,7 @@ void add_lanes(__m512 a, __m512 b, __m512 c, __m512 d, float* out) {
 template <int R, int T>
 void put(const DotCall& c, std::int64_t row, std::int64_t token, const __m512 (&sum)[R][T]) {
   for (int t = 0; t < T; ++t) {
-    float* out = c.out + (token + t) * c.out_stride + row;
+    float* out = c.out + (token + t) * kBlockRows + row;
     if constexpr (R == 4) {
       add_lanes(sum[0][t], sum[1][t], sum[2][t], sum[3][t], out);
     } else {
@@ -98,27 +125,27 @@ void put(const DotCall& c, std::int64_t row, std::int64_t token, const __m512 (&
   }
 }
 
-// `Block::run<R, T>(call, row, token)` is the product of R rows with T tokens.
+// `Block::run<R, T>(call, shape, row, token)` is the product of R rows with T tokens.
 template <typename Block, int R>
-void dot_rows(const DotCall& c, std::int64_t row) {
+void dot_rows(const DotCall& c, const Shape& shape, std::int64_t row) {
   std::int64_t token = 0;
-  for (; token + 4 <= c.tokens; token += 4) Block::template run<R, 4>(c, row, token);
+  for (; token + 4 <= c.tokens; token += 4) Block::template run<R, 4>(c, shape, row, token);
   if (token + 2 <= c.tokens) {
-    Block::template run<R, 2>(c, row, token);
+    Block::template run<R, 2>(c, shape, row, token);
     token += 2;
   }
-  if (token < c.tokens) Block::template run<R, 1>(c, row, token);
+  if (token < c.tokens) Block::template run<R, 1>(c, shape, row, token);
 }
 
 template <typename Block>
 void dot(const DotCall& c) {
-  widen(c.scales, c.scales_bf16, c.scale_buffer, c.rows * (c.k / c.group));
+  const Shape shape(c);
   std::int64_t row = 0;
   if (c.tokens < 3) {  // more tokens need the registers of two rows
-    for (; row + 4 <= c.rows; row += 4) dot_rows<Block, 4>(c, row);
+    for (; row + 4 <= c.rows; row += 4) dot_rows<Block, 4>(c, shape, row);
   }
-  for (; row + 2 <= c.rows; row += 2) dot_rows<Block, 2>(c, row);
-  if (row < c.rows) dot_rows<Block, 1>(c, row);
+  for (; row + 2 <= c.rows; row += 2) dot_rows<Block, 2>(c, shape, row);
+  if (row < c.rows) dot_rows<Block, 1>(c, shape, row);
 }
 
 }  // namespace

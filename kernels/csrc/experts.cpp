@@ -8,7 +8,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <mutex>
@@ -20,6 +19,7 @@
 #include <sys/mman.h>
 #endif
 
+#include "choice.hpp"
 #include "rows.hpp"
 #include "u4moe_core.hpp"
 
@@ -29,59 +29,12 @@ using at::Tensor;
 using u4moe::DotCall;
 using u4moe::RowKernels;
 
-constexpr std::int64_t kBlockRows = 32;
-constexpr std::int64_t kTokensAtOnce = 64;
+using u4moe::kBlockRows;
+using u4moe::kTokensAtOnce;
 
-bool processor_has(const RowKernels* kernels) {
-  if (kernels == nullptr) return false;
-#if defined(__x86_64__)
-  if (kernels == u4moe::avx512vnni_kernels()) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vnni");
-  }
-  if (kernels == u4moe::avx512_kernels()) return __builtin_cpu_supports("avx512f");
-  if (kernels == u4moe::avx2_kernels()) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
-  }
-#endif
-  return true;
-}
-
-// The fastest first; the last runs everywhere.
-const std::vector<const RowKernels*>& every_kernels() {
-  static const std::vector<const RowKernels*> every{
-      u4moe::avx512vnni_kernels(), u4moe::avx512_kernels(), u4moe::avx2_kernels(),
-      u4moe::portable_kernels()};
-  return every;
-}
-
-const RowKernels* best_kernels() {
-  return *std::find_if(every_kernels().begin(), every_kernels().end(), processor_has);
-}
-
-std::atomic<const RowKernels*>& chosen_kernels() {
-  static std::atomic<const RowKernels*> chosen{best_kernels()};
-  return chosen;
-}
-
-std::string isa(const std::string& name) {
-  if (name == "auto") {
-    chosen_kernels() = best_kernels();
-  } else if (!name.empty()) {
-    const RowKernels* wanted = nullptr;
-    for (const RowKernels* kernels : every_kernels()) {
-      if (processor_has(kernels) && name == kernels->name) wanted = kernels;
-    }
-    TORCH_CHECK(wanted != nullptr, "this processor or build has no kernels named ", name);
-    chosen_kernels() = wanted;
-  }
-  return chosen_kernels().load()->name;
-}
-
-// Asks once for each weight that its memory be made of 2 MiB pages: decode reads all of it once, and
-// with 4 KiB pages a sixth of the time goes into finding them. Where the kernel says no, all stays
-// as it is. U4MOE_HUGE_PAGES=0 leaves them alone.
+// Asks once for each weight that its memory be made of 2 MiB pages: decode reads all of it once,
+// and with 4 KiB pages a sixth of the time goes into finding them. Where the kernel says no, all
+// stays as it is. U4MOE_HUGE_PAGES=0 leaves them alone.
 void use_huge_pages(const Tensor& weights) {
 #if defined(__linux__)
   static std::mutex guard;
@@ -125,18 +78,20 @@ std::vector<Chosen> by_expert(const Tensor& ids, std::int64_t experts) {
 }
 
 // Activations in the order that the row kernels want, one row of the result each.
-Tensor arrange(const Tensor& x, const RowKernels& kernels) {
+Tensor arrange(const Tensor& x, std::int64_t group, const RowKernels& kernels) {
   const std::int64_t k = x.size(1);
-  Tensor out = at::empty({x.size(0), kernels.arranged_size(k)}, x.options());
+  Tensor out = at::empty({x.size(0), kernels.arranged_size(k, group)}, x.options());
   const float* from = x.const_data_ptr<float>();
   float* to = out.data_ptr<float>();
   at::parallel_for(0, x.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      kernels.arrange(from + row * k, to + row * out.size(1), k);
+      kernels.arrange(from + row * k, to + row * out.size(1), k, group);
     }
   });
   return out;
 }
+
+struct Room;
 
 // One projection's weights and what its row kernels need.
 struct Projection {
@@ -144,7 +99,7 @@ struct Projection {
   const std::uint8_t* weights;
   const std::uint16_t* scales;
   bool scales_bf16;
-  std::int64_t rows, k, group;
+  std::int64_t rows, k, group, groups;
 
   Projection(const RowKernels& kernels, const Tensor& w, const Tensor& s, std::int64_t group)
       : kernels(kernels),
@@ -153,28 +108,59 @@ struct Projection {
         scales_bf16(s.scalar_type() == at::kBFloat16),
         rows(w.size(1)),
         k(w.size(2) * 2),
-        group(group) {}
+        group(group),
+        groups(k / group) {}
 
-  void dot(std::int64_t expert, std::int64_t first, std::int64_t count,
-           const std::vector<const float*>& x, float* scale_buffer, float* out) const {
-    const std::int64_t row = expert * rows + first;
-    kernels.dot(DotCall{weights + row * k / 2, scales + row * (k / group), scales_bf16, count, k,
-                        group, x.data(), static_cast<std::int64_t>(x.size()), scale_buffer, out,
-                        kBlockRows});
+  // Products of `count` rows of an expert with the tokens brought into `room`.
+  void dot(std::int64_t expert, std::int64_t first, std::int64_t count, Room& room,
+           std::vector<float>& out) const;
+};
+
+// What a thread works in.
+struct Room {
+  const Projection& projection;
+  std::vector<const float*> x;
+  std::vector<float> scales, first, second, gathered;
+
+  explicit Room(const Projection& projection)
+      : projection(projection),
+        scales(u4moe::kScaleCopies * u4moe::padded_groups(projection.groups)),
+        first(kTokensAtOnce * kBlockRows),
+        second(kTokensAtOnce * kBlockRows) {
+    if (projection.kernels.begin != nullptr) projection.kernels.begin();
+  }
+  ~Room() {
+    if (projection.kernels.end != nullptr) projection.kernels.end();
+  }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  float* aligned() {
+    const auto at = reinterpret_cast<std::uintptr_t>(gathered.data());
+    return reinterpret_cast<float*>((at + 63) / 64 * 64);
+  }
+
+  // The tokens of the next products: where each pair's activations stand.
+  template <typename At>
+  void bring(const std::int64_t* pairs, std::int64_t count, const At& at) {
+    x.clear();
+    for (std::int64_t t = 0; t < count; ++t) x.push_back(at(pairs[t]));
+    const RowKernels& kernels = projection.kernels;
+    if (kernels.gather == nullptr) return;
+    gathered.resize(kernels.gathered_size(count, projection.k, projection.group) + 16);
+    kernels.gather(x.data(), count, projection.k, projection.group, aligned());
   }
 };
 
-struct Buffers {
-  std::vector<const float*> x;
-  std::vector<float> scales, first, second;
+void Projection::dot(std::int64_t expert, std::int64_t first, std::int64_t count, Room& room,
+                     std::vector<float>& out) const {
+  const std::int64_t row = expert * rows + first;
+  kernels.dot(DotCall{weights + row * k / 2, scales + row * groups, scales_bf16, count, k, group,
+                      groups, room.x.data(), static_cast<std::int64_t>(room.x.size()),
+                      room.aligned(), room.scales.data(), out.data()});
+}
 
-  Buffers(std::int64_t k, std::int64_t group)
-      : scales(kBlockRows * (k / group)),
-        first(kTokensAtOnce * kBlockRows),
-        second(kTokensAtOnce * kBlockRows) {}
-};
-
-// Calls work(buffers, expert, pairs, count) for runs of at most kTokensAtOnce pairs.
+// Calls work(pairs, count) for runs of at most kTokensAtOnce pairs.
 template <typename Work>
 void in_runs(const Chosen& chosen, const Work& work) {
   const std::int64_t total = static_cast<std::int64_t>(chosen.pairs.size());
@@ -192,28 +178,28 @@ void gate_up(const Projection& w13, const std::vector<Chosen>& chosen, const Ten
   float* act_at = act.data_ptr<float>();
   const std::int64_t tasks = static_cast<std::int64_t>(chosen.size()) * blocks;
   at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
-    Buffers buffers(w13.k, w13.group);
-    for (std::int64_t task = begin; task < end; ++task) {
-      const Chosen& mine = chosen[task / blocks];
-      const std::int64_t first = task % blocks * kBlockRows;
-      const std::int64_t count = std::min(kBlockRows, inter - first);
+    Room room(w13);
+    while (begin < end) {
+      const Chosen& mine = chosen[begin / blocks];
+      const std::int64_t block = begin % blocks;
+      const std::int64_t last = std::min(block + end - begin, blocks);
       in_runs(mine, [&](const std::int64_t* pairs, std::int64_t run) {
-        buffers.x.clear();
-        for (std::int64_t t = 0; t < run; ++t) {
-          buffers.x.push_back(x_at + pairs[t] / topk * x_stride);
-        }
-        float* scales = buffers.scales.data();
-        w13.dot(mine.expert, first, count, buffers.x, scales, buffers.first.data());
-        w13.dot(mine.expert, inter + first, count, buffers.x, scales, buffers.second.data());
-        for (std::int64_t t = 0; t < run; ++t) {
-          for (std::int64_t r = 0; r < count; ++r) {
-            const std::int64_t at = t * kBlockRows + r;
-            act_at[pairs[t] * inter + first + r] =
-                u4moe::silu_mul(buffers.first[at], buffers.second[at],
-                                [](float v) { return std::exp(v); });
+        room.bring(pairs, run, [&](std::int64_t pair) { return x_at + pair / topk * x_stride; });
+        for (std::int64_t b = block; b < last; ++b) {
+          const std::int64_t first = b * kBlockRows;
+          const std::int64_t count = std::min(kBlockRows, inter - first);
+          w13.dot(mine.expert, first, count, room, room.first);
+          w13.dot(mine.expert, inter + first, count, room, room.second);
+          for (std::int64_t t = 0; t < run; ++t) {
+            for (std::int64_t r = 0; r < count; ++r) {
+              const std::int64_t at = t * kBlockRows + r;
+              act_at[pairs[t] * inter + first + r] = u4moe::silu_mul(
+                  room.first[at], room.second[at], [](float v) { return std::exp(v); });
+            }
           }
         }
       });
+      begin += last - block;
     }
   });
 }
@@ -227,26 +213,22 @@ void down(const Projection& w2, const std::vector<Chosen>& chosen, const Tensor&
   const float* route_at = route.const_data_ptr<float>();
   float* sum_at = sum.data_ptr<float>();
   at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    Buffers buffers(w2.k, w2.group);
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block * kBlockRows;
-      const std::int64_t count = std::min(kBlockRows, hidden - first);
-      for (const Chosen& mine : chosen) {
-        in_runs(mine, [&](const std::int64_t* pairs, std::int64_t run) {
-          buffers.x.clear();
-          for (std::int64_t t = 0; t < run; ++t) {
-            buffers.x.push_back(act_at + pairs[t] * act_stride);
-          }
-          w2.dot(mine.expert, first, count, buffers.x, buffers.scales.data(),
-                 buffers.first.data());
+    Room room(w2);
+    for (const Chosen& mine : chosen) {
+      in_runs(mine, [&](const std::int64_t* pairs, std::int64_t run) {
+        room.bring(pairs, run, [&](std::int64_t pair) { return act_at + pair * act_stride; });
+        for (std::int64_t block = begin; block < end; ++block) {
+          const std::int64_t first = block * kBlockRows;
+          const std::int64_t count = std::min(kBlockRows, hidden - first);
+          w2.dot(mine.expert, first, count, room, room.first);
           for (std::int64_t t = 0; t < run; ++t) {
             float* to = sum_at + pairs[t] / topk * hidden + first;
             for (std::int64_t r = 0; r < count; ++r) {
-              to[r] += route_at[pairs[t]] * buffers.first[t * kBlockRows + r];
+              to[r] += route_at[pairs[t]] * room.first[t * kBlockRows + r];
             }
           }
-        });
-      }
+        }
+      });
     }
   });
 }
@@ -254,17 +236,16 @@ void down(const Projection& w2, const std::vector<Chosen>& chosen, const Tensor&
 void fused_experts(Tensor out, const Tensor& hidden_states, const Tensor& w13, const Tensor& s13,
                    const Tensor& w2, const Tensor& s2, const Tensor& topk_weights,
                    const Tensor& topk_ids, std::int64_t group) {
-  const RowKernels* picked = chosen_kernels().load();
-  const RowKernels& kernels = picked->takes_group(group) ? *picked : *u4moe::portable_kernels();
+  const RowKernels& kernels = u4moe::kernels_for(group);
   use_huge_pages(w13);
   use_huge_pages(w2);
   const std::int64_t topk = topk_ids.size(1);
   const std::vector<Chosen> chosen = by_expert(topk_ids, w13.size(0));
-  const Tensor x = arrange(hidden_states.to(at::kFloat), kernels);
+  const Tensor x = arrange(hidden_states.to(at::kFloat), group, kernels);
   // Skipped pairs keep what stands here; zeros keep them harmless.
   Tensor act = at::zeros({topk_ids.numel(), w13.size(1) / 2}, x.options());
   gate_up(Projection(kernels, w13, s13, group), chosen, x, topk, act);
-  act = arrange(act, kernels);
+  act = arrange(act, group, kernels);
   Tensor sum = at::zeros({out.size(0), out.size(1)}, x.options());
   down(Projection(kernels, w2, s2, group), chosen, act, topk_weights.to(at::kFloat), topk, sum);
   out.copy_(sum);
@@ -281,4 +262,4 @@ TORCH_LIBRARY(u4moe_cpu, m) {
 
 TORCH_LIBRARY_IMPL(u4moe_cpu, CPU, m) { m.impl("fused_experts", &fused_experts); }
 
-TORCH_LIBRARY_IMPL(u4moe_cpu, CompositeExplicitAutograd, m) { m.impl("isa", &isa); }
+TORCH_LIBRARY_IMPL(u4moe_cpu, CompositeExplicitAutograd, m) { m.impl("isa", &u4moe::isa); }

@@ -29,9 +29,9 @@ bool takes_group(std::int64_t group) {
 
 std::int64_t blocks_of(std::int64_t k) { return (k / kNibbles + kLanes - 1) / kLanes; }
 
-std::int64_t arranged_size(std::int64_t k) { return blocks_of(k) * kLanes * kVectors; }
+std::int64_t arranged_size(std::int64_t k, std::int64_t) { return blocks_of(k) * kLanes * kVectors; }
 
-void arrange(const float* x, float* arranged, std::int64_t k) {
+void arrange(const float* x, float* arranged, std::int64_t k, std::int64_t) {
   const std::int64_t words = k / kNibbles;
   for (std::int64_t b = 0; b < blocks_of(k); ++b, arranged += kLanes * kVectors) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
@@ -82,7 +82,7 @@ __m256 spread(const float* scales, std::int64_t groups, std::int64_t block, std:
 
 template <int R, int T>
 void dot_block(const DotCall& c, std::int64_t row, std::int64_t token) {
-  const std::int64_t groups = c.k / c.group;
+  const std::int64_t groups = c.groups;
   const std::int64_t words = c.k / kNibbles;
   const std::int64_t group_words = c.group / kNibbles;
   std::int64_t group = 0;
@@ -124,14 +124,14 @@ void dot_block(const DotCall& c, std::int64_t row, std::int64_t token) {
   }
   for (int r = 0; r < R; ++r) {
     for (int t = 0; t < T; ++t) {
-      c.out[(token + t) * c.out_stride + row + r] = add_lanes(sum[r][t]);
+      c.out[(token + t) * kBlockRows + row + r] = add_lanes(sum[r][t]);
     }
   }
 }
 
 template <int R>
 void dot_rows(const DotCall& c, std::int64_t row) {
-  widen(c.scales + row * (c.k / c.group), c.scales_bf16, c.scale_buffer, R * (c.k / c.group));
+  widen(c.scales + row * c.groups, c.scales_bf16, c.scale_buffer, R * c.groups);
   std::int64_t token = 0;
   for (; token + 4 <= c.tokens; token += 4) dot_block<R, 4>(c, row, token);
   for (; token < c.tokens; ++token) dot_block<R, 1>(c, row, token);

@@ -8,9 +8,9 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#pragma GCC target("avx512f")
+#pragma GCC target("avx512f,avx512bw")
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw"))), apply_to = function)
 #endif
 
 #include "avx512_common.hpp"
@@ -18,9 +18,9 @@
 namespace u4moe {
 namespace {
 
-std::int64_t arranged_size(std::int64_t k) { return blocks_of(k) * kLanes * kNibbles; }
+std::int64_t arranged_size(std::int64_t k, std::int64_t) { return blocks_of(k) * kLanes * kNibbles; }
 
-void arrange(const float* x, float* arranged, std::int64_t k) {
+void arrange(const float* x, float* arranged, std::int64_t k, std::int64_t) {
   const std::int64_t words = k / kNibbles;
   for (std::int64_t b = 0; b < blocks_of(k); ++b) {
     for (std::int64_t i = 0; i < kNibbles; ++i) {
@@ -34,19 +34,20 @@ void arrange(const float* x, float* arranged, std::int64_t k) {
 
 struct Block {
   template <int R, int T>
-  static void run(const DotCall& c, std::int64_t row, std::int64_t token) {
+  static void run(const DotCall& c, const Shape& shape, std::int64_t row, std::int64_t token) {
     const __m512 value = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    const std::int64_t words = c.k / kNibbles;
-    Groups groups(c);
+    Groups groups(shape);
     const std::uint8_t* w[R];
+    const float* scales[R];
     __m512 sum[R][T];
     for (int r = 0; r < R; ++r) {
       w[r] = c.weights + (row + r) * c.k / 2;
+      scales[r] = c.scale_buffer + r * padded(shape.groups);
+      widen(c, shape, row + r, r);
       for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
     }
-    for (std::int64_t b = 0; b < blocks_of(c.k); ++b, groups.next()) {
-      const std::int64_t left = words - b * kLanes;
-      const __mmask16 mask = static_cast<__mmask16>(left < kLanes ? (1u << left) - 1 : 0xFFFFu);
+    for (std::int64_t b = 0; b < shape.blocks; ++b, groups.next()) {
+      const __mmask16 mask = shape.mask(b);
       __m512i bits[R];
       __m512 part[R][T];
       for (int r = 0; r < R; ++r) {
@@ -67,7 +68,7 @@ struct Block {
         }
       }
       for (int r = 0; r < R; ++r) {
-        const __m512 s = groups.scale(c.scale_buffer + (row + r) * groups.count, b);
+        const __m512 s = groups.scale(scales[r], b);
         for (int t = 0; t < T; ++t) sum[r][t] = _mm512_fmadd_ps(part[r][t], s, sum[r][t]);
       }
     }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of 16-bit integers, summed in 32 bits. Each 128 activations are whole numbers up to
-// 32767 times a power of two of their own: exact where they do not differ by more than that, else
-// off by a hundredth of what rounding the result to BF16 costs. Nibbles less eight are exact. A
-// permute looks at the five low bits of each half word: its table holds the sixteen values twice,
-// so the next nibble's bit does no harm. Nibbles 0 and 4 of a word stand in one lane, 1 and 5 after
-// a shift by four; the same words read from one byte further on give 2 and 6, 3 and 7.
+// Products of nibbles with two planes of bytes, summed in 32 bits: first the high bytes', then the
+// low bytes' on top of 256 times those. Nibbles stay what they are, 0 to 15: a mask takes out the
+// even ones of 64 bytes, a shift and a mask the odd ones. The eight that each is too large is taken
+// off once a row: minus eight times a group's sum of activations, times the group's scale.
 #include "rows.hpp"
 
 #if defined(__x86_64__)
@@ -21,110 +19,221 @@
 #include <cstring>
 
 #include "avx512_common.hpp"
+#include "planes.hpp"
 
 namespace u4moe {
 namespace {
 
-constexpr std::int64_t kPairs = kNibbles / 2;
-constexpr std::int64_t kBlock = kPairs * kLanes;  // 32-bit units of a block's activations
-constexpr std::int64_t kAhead = 4;  // blocks of rows
-constexpr float kLargest = 32767.0f;
-constexpr float kSmallest = 1e-30f;  // a block with nothing larger counts as zero
+constexpr std::int64_t kBlockBytes = 4 * kLanes;
+constexpr std::int64_t kAhead = 16 << 10;  // bytes
+constexpr float kLargest = 32512.0f;       // 127 * 256: both bytes fit
+constexpr float kSmallest = 1e-30f;        // a block with nothing larger counts as zero
 
-std::int64_t scales_size(std::int64_t k) { return (blocks_of(k) + kLanes - 1) / kLanes * kLanes; }
+std::int64_t arranged_size(std::int64_t k, std::int64_t group) {
+  return Layout(blocks_of(k), k / group).end;
+}
 
-std::int64_t arranged_size(std::int64_t k) { return scales_size(k) + blocks_of(k) * kBlock; }
+// A block's power of two, or NaN where one of its values is infinite or NaN, or 0 for nothing.
+float power_of(const __m512 (&x)[kNibbles]) {
+  __m512 largest = _mm512_setzero_ps(), sum = _mm512_setzero_ps();
+  for (const __m512& part : x) {
+    largest = _mm512_max_ps(largest, _mm512_abs_ps(part));
+    sum = _mm512_fmadd_ps(part, _mm512_setzero_ps(), sum);
+  }
+  const float nothing = _mm512_reduce_add_ps(sum);  // NaN where one is infinite or NaN
+  const float most = _mm512_reduce_max_ps(largest);
+  if (nothing != 0.0f || most <= kSmallest) return nothing;
+  int exponent = 0;  // the largest is less than two to the power of it
+  std::frexp(most, &exponent);
+  if (std::ldexp(most, 15 - exponent) > kLargest) ++exponent;
+  return std::ldexp(1.0f, exponent - 15);
+}
 
-// The scales of all blocks, then the blocks: four vectors of words 0 to 15 each, a lane of which
-// holds activations i and i + 4 of its word. A block with an infinity or NaN has a scale of NaN.
-void arrange(const float* x, float* arranged, std::int64_t k) {
-  float* to = arranged + scales_size(k);
+// The low bytes of eight vectors, parted into even and odd places. Returns their sum.
+std::int32_t put_plane(const __m512i (&v)[kNibbles], float* even, float* odd) {
+  alignas(64) std::int8_t bytes[kBlockValues];
+  for (std::int64_t i = 0; i < kNibbles; ++i) {
+    _mm_store_si128(reinterpret_cast<__m128i*>(bytes) + i, _mm512_cvtepi32_epi8(v[i]));
+  }
+  for (std::int64_t half = 0; half < 2; ++half) {
+    const __m512i pairs = _mm512_load_si512(bytes + half * 64);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(even) + half, _mm512_cvtepi16_epi8(pairs));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(odd) + half,
+                        _mm512_cvtepi16_epi8(_mm512_srli_epi16(pairs, 8)));
+  }
+  __m512i sum = v[0];
+  for (std::int64_t i = 1; i < kNibbles; ++i) sum = _mm512_add_epi32(sum, v[i]);
+  return _mm512_reduce_add_epi32(sum);
+}
+
+void arrange(const float* x, float* arranged, std::int64_t k, std::int64_t group) {
+  const std::int64_t groups = k / group;
+  const Layout at(blocks_of(k), groups);
+  for (std::int64_t i = 0; i < at.planes; ++i) arranged[i] = 0.0f;
   for (std::int64_t b = 0; b < blocks_of(k); ++b) {
-    const float* from = x + b * kLanes * kNibbles;
-    const std::int64_t left = k - b * kLanes * kNibbles;
-    const std::int64_t count = left < kLanes * kNibbles ? left : kLanes * kNibbles;
-    float largest = 0.0f;
-    float sum = 0.0f;  // becomes NaN where one is infinite or NaN
-    for (std::int64_t i = 0; i < count; ++i) {
-      largest = std::fabs(from[i]) > largest ? std::fabs(from[i]) : largest;
-      sum += 0.0f * from[i];
+    __m512 part[kNibbles];
+    for (std::int64_t i = 0; i < kNibbles; ++i) {
+      const std::int64_t from = b * kBlockValues + i * kLanes;
+      const std::int64_t left = k - from;
+      part[i] = _mm512_maskz_loadu_ps(first_lanes(left > 0 ? left : 0), x + from);
     }
-    int exponent = 0;  // the largest is less than two to the power of it
-    std::frexp(largest, &exponent);
-    if (std::ldexp(largest, 15 - exponent) > kLargest) ++exponent;
-    const bool whole_numbers = largest > kSmallest && sum == 0.0f;
-    const float inverse = whole_numbers ? std::ldexp(1.0f, 15 - exponent) : 0.0f;
-    arranged[b] = whole_numbers ? std::ldexp(1.0f, exponent - 15) : sum;
-    alignas(64) std::int16_t whole[kLanes * kNibbles] = {};
-    for (std::int64_t i = 0; i < count && inverse != 0.0f; ++i) {
-      whole[i] = static_cast<std::int16_t>(std::lrintf(from[i] * inverse));
+    const float power = power_of(part);
+    arranged[b] = power;
+    const float inverse = power > 0.0f ? 1.0f / power : 0.0f;
+    __m512i high[kNibbles], low[kNibbles];
+    alignas(64) std::int32_t whole[kBlockValues];
+    for (std::int64_t i = 0; i < kNibbles; ++i) {
+      const __m512i v = inverse == 0.0f
+                            ? _mm512_setzero_si512()
+                            : _mm512_cvtps_epi32(_mm512_mul_ps(part[i], _mm512_set1_ps(inverse)));
+      high[i] = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+      low[i] = _mm512_sub_epi32(v, _mm512_slli_epi32(high[i], 8));
+      _mm512_store_si512(whole + i * kLanes, v);
     }
-    std::int16_t pairs[2 * kBlock];
-    for (std::int64_t i = 0; i < kPairs; ++i) {
-      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-        pairs[2 * (i * kLanes + lane)] = whole[lane * kNibbles + i];
-        pairs[2 * (i * kLanes + lane) + 1] = whole[lane * kNibbles + i + kPairs];
-      }
+    float* to = arranged + at.planes + b * kBlock;
+    const std::int32_t sums[2] = {put_plane(high, to, to + kPlane),
+                                  put_plane(low, to + 2 * kPlane, to + 3 * kPlane)};
+    std::memcpy(arranged + at.sums + 2 * b, sums, sizeof sums);
+    const std::int64_t step = group < kBlockValues ? group : kBlockValues;
+    for (std::int64_t i = 0; i < kBlockValues && b * kBlockValues + i < k; i += step) {
+      std::int32_t sum = 0;
+      for (std::int64_t j = 0; j < step; ++j) sum += whole[i + j];
+      const std::int64_t g = (b * kBlockValues + i) / group;
+      arranged[at.eights + g] -= 8.0f * power * static_cast<float>(sum);
     }
-    std::memcpy(to + b * kBlock, pairs, sizeof pairs);
+  }
+  // Where each block is a group, its power goes with the scale.
+  for (std::int64_t g = 0; g < groups; ++g) {
+    arranged[at.factors + g] = group == kBlockValues ? arranged[g] : 1.0f;
+  }
+  for (std::int64_t i = groups; i < kLanes * groups; ++i) {
+    arranged[at.factors + i] = arranged[at.factors + i - groups];
+    arranged[at.eights + i] = arranged[at.eights + i - groups];
   }
 }
 
-__m512i doubled_table() {
-  alignas(64) std::int16_t table[32];
-  for (int i = 0; i < 32; ++i) table[i] = static_cast<std::int16_t>(i % 16 - 8);
-  return _mm512_load_si512(table);
-}
+constexpr int kTokens = 4;  // at a time
 
-struct Block {
-  template <int R, int T>
-  static void run(const DotCall& c, std::int64_t row, std::int64_t token) {
-    const __m512i value = doubled_table();
-    const std::int64_t words = c.k / kNibbles;
-    const std::int64_t header = scales_size(c.k);
-    Groups groups(c);
-    const std::uint8_t* w[R];
-    __m512 sum[R][T];
-    for (int r = 0; r < R; ++r) {
-      w[r] = c.weights + (row + r) * c.k / 2;
-      for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
-    }
-    for (std::int64_t b = 0; b < blocks_of(c.k); ++b, groups.next()) {
-      const std::int64_t left = words - b * kLanes;
-      const __mmask16 mask = static_cast<__mmask16>(left < kLanes ? (1u << left) - 1 : 0xFFFFu);
-      // One byte less than the words have: no read goes beyond the row.
-      const __mmask64 bytes = left < kLanes ? (1ull << (4 * left - 1)) - 1 : ~0ull >> 1;
-      for (int r = 0; r < R; ++r) {
-        const std::uint8_t* at = w[r] + b * kLanes * 4;
-        const __m512i even = _mm512_maskz_loadu_epi32(mask, at);
-        const __m512i odd = _mm512_maskz_loadu_epi8(bytes, at + 1);
-        // Into the second cache, which can wait for more lines at a time than the first.
-        if (token == 0) _mm_prefetch(at + kAhead * R * c.k / 2, _MM_HINT_T1);
-        const __m512i f0 = _mm512_permutexvar_epi16(even, value);
-        const __m512i f1 = _mm512_permutexvar_epi16(_mm512_srli_epi32(even, 4), value);
-        const __m512i f2 = _mm512_permutexvar_epi16(odd, value);
-        const __m512i f3 = _mm512_permutexvar_epi16(_mm512_srli_epi32(odd, 4), value);
-        const __m512 s = groups.scale(c.scale_buffer + (row + r) * groups.count, b);
-        for (int t = 0; t < T; ++t) {
-          const float* x = c.x[token + t] + header + b * kBlock;
-          __m512i part = _mm512_setzero_si512();
-          part = _mm512_dpwssd_epi32(part, f0, _mm512_loadu_si512(x));
-          part = _mm512_dpwssd_epi32(part, f1, _mm512_loadu_si512(x + kLanes));
-          part = _mm512_dpwssd_epi32(part, f2, _mm512_loadu_si512(x + 2 * kLanes));
-          part = _mm512_dpwssd_epi32(part, f3, _mm512_loadu_si512(x + 3 * kLanes));
-          const __m512 scaled = _mm512_mul_ps(s, _mm512_set1_ps(c.x[token + t][b]));
-          sum[r][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(part), scaled, sum[r][t]);
-        }
+// What the scales of a call's rows come to for up to four tokens, in its buffer.
+struct Scales {
+  const Shape& shape;
+  float* buffer;
+  std::int64_t size;
+
+  Scales(const DotCall& c, const Shape& shape, std::int64_t token, int tokens)
+      : shape(shape), buffer(c.scale_buffer), size(padded(c.rows * shape.groups)) {
+    const Layout layout(shape.blocks, shape.groups);
+    const std::int64_t count = c.rows * shape.groups;
+    const std::int64_t turn = kLanes * shape.groups;
+    for (std::int64_t i = 0, j = 0; i < count; i += kLanes) {
+      const __m512 s = widened(c.scales + i, c.scales_bf16, count - i);
+      for (int t = 0; t < tokens; ++t) {
+        const float* x = c.x[token + t];
+        const __m512 factor = _mm512_loadu_ps(x + layout.factors + j);
+        const __m512 eight = _mm512_loadu_ps(x + layout.eights + j);
+        _mm512_storeu_ps(buffer + 2 * t * size + i, _mm512_mul_ps(s, factor));
+        _mm512_storeu_ps(buffer + (2 * t + 1) * size + i, _mm512_mul_ps(s, eight));
       }
+      if ((j += kLanes) == turn) j = 0;
     }
-    put(c, row, token, sum);
+  }
+
+  const float* factors(std::int64_t row, int t) const {
+    return buffer + 2 * t * size + row * shape.groups;
+  }
+
+  // The products of a row's scales with the eights, in sixteen sums.
+  __m512 eights(std::int64_t row, int t) const {
+    const float* from = factors(row, t) + size;
+    __m512 sum = _mm512_maskz_loadu_ps(first_lanes(shape.groups), from);
+    for (std::int64_t g = kLanes; g < shape.groups; g += kLanes) {
+      sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(first_lanes(shape.groups - g), from + g));
+    }
+    return sum;
   }
 };
+
+// The products of R rows with T tokens.
+template <int R, int T, bool OneGroup>
+void run(const DotCall& c, const Scales& scales, std::int64_t row, std::int64_t token) {
+  const Shape& shape = scales.shape;
+  const Layout layout(shape.blocks, shape.groups);
+  const std::int64_t stride = c.k / 2;
+  const std::uint8_t* weights = c.weights + row * stride;
+  const float* factors[T];
+  const float* planes[T];
+  const float* powers[T];
+  __m512 sum[R][T];
+#pragma GCC unroll 8
+  for (int t = 0; t < T; ++t) {
+    powers[t] = c.x[token + t];
+    planes[t] = powers[t] + layout.planes;
+    factors[t] = scales.factors(row, t);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) sum[r][t] = scales.eights(row + r, t);
+  }
+  const __m512i nibble = _mm512_set1_epi32(0x0F0F0F0F);
+  Groups groups(shape);
+  for (std::int64_t b = 0; b < shape.blocks; ++b) {
+    const __mmask16 mask = OneGroup ? first_lanes(kLanes) : shape.mask(b);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const std::uint8_t* from = weights + r * stride + b * kBlockBytes;
+      // Into the second cache, which can wait for more lines at a time than the first.
+      _mm_prefetch(from + kAhead, _MM_HINT_T1);
+      const __m512i both = _mm512_maskz_loadu_epi32(mask, from);
+      const __m512i even = _mm512_and_si512(both, nibble);
+      const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(both, 4), nibble);
+#pragma GCC unroll 8
+      for (int t = 0; t < T; ++t) {
+        const float* x = planes[t] + b * kBlock;
+        __m512i part = _mm512_setzero_si512();
+        part = _mm512_dpbusd_epi32(part, even, _mm512_loadu_si512(x));
+        part = _mm512_dpbusd_epi32(part, odd, _mm512_loadu_si512(x + kPlane));
+        part = _mm512_slli_epi32(part, 8);
+        part = _mm512_dpbusd_epi32(part, even, _mm512_loadu_si512(x + 2 * kPlane));
+        part = _mm512_dpbusd_epi32(part, odd, _mm512_loadu_si512(x + 3 * kPlane));
+        const float* factor = factors[t] + r * shape.groups;
+        const __m512 f = OneGroup ? _mm512_set1_ps(factor[b])
+                                  : _mm512_mul_ps(groups.scale(factor, b),
+                                                  _mm512_set1_ps(powers[t][b]));
+        sum[r][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(part), f, sum[r][t]);
+      }
+    }
+    if (!OneGroup) groups.next();
+  }
+  put(c, row, token, sum);
+}
+
+template <int R, int T>
+void run(const DotCall& c, const Scales& scales, std::int64_t row, std::int64_t token) {
+  return scales.shape.words == kLanes ? run<R, T, true>(c, scales, row, token)
+                                      : run<R, T, false>(c, scales, row, token);
+}
+
+template <int R, int T>
+void rows(const DotCall& c, const Shape& shape, std::int64_t token) {
+  const Scales scales(c, shape, token, T);
+  std::int64_t row = 0;
+  for (; row + R <= c.rows; row += R) run<R, T>(c, scales, row, token);
+  for (; row < c.rows; ++row) run<1, T>(c, scales, row, token);
+}
+
+void dot(const DotCall& c) {
+  const Shape shape(c);
+  std::int64_t token = 0;
+  for (; token + kTokens <= c.tokens; token += kTokens) rows<2, kTokens>(c, shape, token);
+  switch (c.tokens - token) {
+    case 3: return rows<2, 3>(c, shape, token);
+    case 2: return rows<4, 2>(c, shape, token);
+    case 1: return rows<4, 1>(c, shape, token);
+  }
+}
 
 }  // namespace
 
 const RowKernels* avx512vnni_kernels() {
-  static const RowKernels kernels{"avx512vnni", takes_group, arranged_size, arrange, dot<Block>};
+  static const RowKernels kernels{"avx512vnni", takes_group, arranged_size, arrange, dot};
   return &kernels;
 }
 

@@ -27,21 +27,21 @@ float from_fp16(std::uint16_t bits) {
 
 bool takes_group(std::int64_t) { return true; }
 
-std::int64_t arranged_size(std::int64_t k) { return k; }
+std::int64_t arranged_size(std::int64_t k, std::int64_t) { return k; }
 
-void arrange(const float* x, float* arranged, std::int64_t k) {
+void arrange(const float* x, float* arranged, std::int64_t k, std::int64_t) {
   std::memcpy(arranged, x, static_cast<std::size_t>(k) * sizeof(float));
 }
 
 void dot(const DotCall& c) {
-  const std::int64_t groups = c.k / c.group;
+  const std::int64_t groups = c.groups;
   for (std::int64_t r = 0; r < c.rows; ++r) {
     const std::uint16_t* raw = c.scales + r * groups;
     for (std::int64_t g = 0; g < groups; ++g) {
       c.scale_buffer[g] = c.scales_bf16 ? from_bf16(raw[g]) : from_fp16(raw[g]);
     }
     for (std::int64_t t = 0; t < c.tokens; ++t) {
-      c.out[t * c.out_stride + r] =
+      c.out[t * kBlockRows + r] =
           down_lane<U4>(0.0f, 1.0f, c.weights + r * c.k / 2, c.scale_buffer, c.x[t],
                         static_cast<int>(c.k), 0, 1, static_cast<int>(c.group));
     }

@@ -27,8 +27,8 @@ def unavailable() -> str | None:
 def isa(name: str | None = None) -> str:
     """The instruction set in use: the machine's best, or after a call with ``name`` that one.
 
-    ``name`` is one of avx512vnni, avx512, avx2, portable or auto. Raises RuntimeError where the
-    machine lacks it or the extension is missing.
+    ``name`` is one of amx, avx512vnni, avx512, avx2, portable or auto. Raises RuntimeError where
+    the machine lacks it or the extension is missing.
     """
     _require()
     return str(torch.ops.u4moe_cpu.isa(name or ""))

@@ -105,7 +105,7 @@ def backends() -> dict[str, Run]:
     if importlib.util.find_spec("triton") is not None:
         found["triton"] = run_triton
     if cpu_experts.unavailable() is None:
-        for name in ("avx512vnni", "avx512", "avx2", "portable"):
+        for name in ("amx", "avx512vnni", "avx512", "avx2", "portable"):
             try:
                 cpu_experts.isa(name)
             except RuntimeError:

@@ -19,6 +19,8 @@ from tests.kernels.helpers import TOLERANCE, Problem, backends, problem, relativ
 
 BACKENDS = backends()
 each_backend = pytest.mark.parametrize("name", BACKENDS)
+COMPILED = [name for name in BACKENDS if name not in ("torch", "triton")]
+each_instruction_set = pytest.mark.parametrize("name", COMPILED)
 DTYPES = (torch.float16, torch.bfloat16)
 
 
@@ -67,6 +69,30 @@ def test_more_tokens_than_decode_has(name: str, tokens: int) -> None:
     """Prefill shapes are correct too, with many tokens on one expert."""
     p = problem(tokens, 64, 64, experts=2, topk=2, group=32)
     assert relative_error(BACKENDS[name], p) <= TOLERANCE[torch.float16]
+
+
+@each_instruction_set
+@pytest.mark.parametrize("tokens", [2, 3, 5, 8, 9, 17])
+@pytest.mark.parametrize(("hidden", "inter"), [(384, 640), (1152, 256)])
+def test_tokens_that_share_an_expert(name: str, tokens: int, hidden: int, inter: int) -> None:
+    """As many as fill a tile or not, and one more; rows of blocks that fill its turns or not."""
+    p = problem(tokens, hidden, inter, experts=1, topk=1, dtype=torch.bfloat16)
+    assert relative_error(BACKENDS[name], p) <= TOLERANCE[torch.bfloat16]
+
+
+@each_instruction_set
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+@pytest.mark.parametrize("tokens", [2, 4, 9])
+def test_a_token_that_is_not_finite_spoils_no_other(name: str, tokens: int, bad: float) -> None:
+    p = problem(tokens, 384, 256, experts=1, topk=1, dtype=torch.bfloat16)
+    x = p.x.clone()
+    x[1, 200] = bad
+    out = torch.full_like(x, float("nan"))
+    BACKENDS[name](out, dataclasses.replace(p, x=x))
+    others = [token for token in range(tokens) if token != 1]
+    expected = reference.fused_experts(*p.arguments())[others]
+    assert float((out[others].float() - expected).norm() / expected.norm()) <= 5e-3
+    assert not out[1].isfinite().any()
 
 
 @each_backend
@@ -242,6 +268,6 @@ def test_weights_of_many_pages_stay_what_they_are() -> None:
     """On a CPU the first call asks for large pages for them."""
     p = problem(1, 2048, 2048, topk=2, experts=2, dtype=torch.bfloat16)
     arguments = [one.clone() for one in p.arguments()]
-    for name in set(BACKENDS) & {"avx512vnni", "avx512", "avx2", "portable"}:
+    for name in COMPILED:
         assert relative_error(BACKENDS[name], p) <= TOLERANCE[torch.bfloat16]
     assert all(torch.equal(one, two) for one, two in zip(arguments, p.arguments(), strict=True))
