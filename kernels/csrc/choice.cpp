@@ -60,7 +60,7 @@ std::string isa(const std::string& name) {
     for (const RowKernels* kernels : every_kernels()) {
       if (processor_has(kernels) && name == kernels->name) wanted = kernels;
     }
-    TORCH_CHECK(wanted != nullptr, "this processor or build has no kernels named ", name);
+    TORCH_CHECK(wanted != nullptr, "this processor or build has no kernels named " + name);
     chosen_kernels() = wanted;
   }
   return chosen_kernels().load()->name;

@@ -67,7 +67,10 @@ std::vector<Chosen> by_expert(const Tensor& ids, std::int64_t experts) {
   std::vector<Chosen> chosen;
   for (std::int64_t pair = 0; pair < wide.numel(); ++pair) {
     if (id[pair] < 0) continue;
-    TORCH_CHECK_INDEX(id[pair] < experts, "topk_ids names expert ", id[pair], " of ", experts);
+    // The text in one piece: a stream would need the same C++ library as torch has, and some
+    // compilers link their own into an extension.
+    TORCH_CHECK_INDEX(id[pair] < experts, "topk_ids names expert " + std::to_string(id[pair]) +
+                                              " of " + std::to_string(experts));
     if (place[id[pair]] < 0) {
       place[id[pair]] = static_cast<std::int64_t>(chosen.size());
       chosen.push_back({id[pair], {}});
