@@ -38,8 +38,8 @@ def graph_microseconds(steps: Sequence[Step], repeats: int = 30) -> float:
     return statistics.median(times)
 
 
-def cpu_microseconds(steps: Sequence[Step], seconds: float = 2.0) -> float:
-    """The best of all steps' microseconds, over five passes or as many as fit into ``seconds``.
+def cpu_microseconds(steps: Sequence[Step], seconds: float = 1.0) -> float:
+    """The best of all steps' microseconds, over two passes or as many as fit into ``seconds``.
 
     Whatever else runs on the machine only ever adds to a time, and can add several times itself:
     threads that lose a core keep the others waiting. The memory's speed is a best too.
@@ -48,7 +48,7 @@ def cpu_microseconds(steps: Sequence[Step], seconds: float = 2.0) -> float:
         step()
     times = []
     end = time.perf_counter() + seconds
-    while len(times) < 5 * len(steps) or time.perf_counter() < end:
+    while len(times) < 2 * len(steps) or time.perf_counter() < end:
         for step in steps:
             begin = time.perf_counter()
             step()
