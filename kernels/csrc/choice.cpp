@@ -10,24 +10,7 @@
 namespace u4moe {
 namespace {
 
-bool processor_has(const RowKernels* kernels) {
-  if (kernels == nullptr) return false;
-#if defined(__x86_64__)
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-  const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
-  if (kernels == amx_kernels()) {
-    return vnni && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-int8") &&
-           amx_permitted();
-  }
-  if (kernels == avx512vnni_kernels()) return vnni;
-  if (kernels == avx512_kernels()) return avx512;
-  if (kernels == avx2_kernels()) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
-  }
-#endif
-  return true;
-}
+bool runs_here(const RowKernels* kernels) { return kernels != nullptr && kernels->runs_here(); }
 
 // The fastest first; the last runs everywhere.
 const std::vector<const RowKernels*>& every_kernels() {
@@ -37,7 +20,7 @@ const std::vector<const RowKernels*>& every_kernels() {
 }
 
 const RowKernels* best_kernels() {
-  return *std::find_if(every_kernels().begin(), every_kernels().end(), processor_has);
+  return *std::find_if(every_kernels().begin(), every_kernels().end(), runs_here);
 }
 
 std::atomic<const RowKernels*>& chosen_kernels() {
@@ -58,7 +41,7 @@ std::string isa(const std::string& name) {
   } else if (!name.empty()) {
     const RowKernels* wanted = nullptr;
     for (const RowKernels* kernels : every_kernels()) {
-      if (processor_has(kernels) && name == kernels->name) wanted = kernels;
+      if (runs_here(kernels) && name == kernels->name) wanted = kernels;
     }
     TORCH_CHECK(wanted != nullptr, "this processor or build has no kernels named " + name);
     chosen_kernels() = wanted;

@@ -32,6 +32,7 @@ constexpr std::int64_t padded_groups(std::int64_t groups) { return kBlockRows * 
 
 struct RowKernels {
   const char* name;
+  bool (*runs_here)();  // on this processor, and the system allows it
   bool (*takes_group)(std::int64_t group);
   std::int64_t (*arranged_size)(std::int64_t k, std::int64_t group);  // floats for `arrange`
   void (*arrange)(const float* x, float* arranged, std::int64_t k, std::int64_t group);
@@ -45,14 +46,11 @@ struct RowKernels {
   void (*end)() = nullptr;
 };
 
-// Null where the compiler's target has no such instructions; the caller asks the processor.
+// Null where the compiler's target has no such instructions.
 const RowKernels* amx_kernels();
 const RowKernels* avx512vnni_kernels();
 const RowKernels* avx512_kernels();
 const RowKernels* avx2_kernels();
 const RowKernels* portable_kernels();
-
-// Whether the system lets this process use the tiles of AMX; it is asked once.
-bool amx_permitted();
 
 }  // namespace u4moe

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vnni,amx-tile,amx-int8")
 #if defined(__clang__)
 #pragma clang attribute push( \
@@ -253,33 +254,47 @@ struct alignas(64) {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 } const kTiles;
 
+std::int64_t arranged_size(std::int64_t k, std::int64_t group) {
+  return avx512vnni_kernels()->arranged_size(k, group);
+}
+
+void arrange(const float* x, float* arranged, std::int64_t k, std::int64_t group) {
+  avx512vnni_kernels()->arrange(x, arranged, k, group);
+}
+
 void begin() { _tile_loadconfig(&kTiles); }
 
 void end() { _tile_release(); }
 
-}  // namespace
+// What follows runs on every processor.
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#pragma GCC pop_options
 
-bool amx_permitted() {
+// The system has to be asked for the tiles' state, once in a process.
+bool permitted() {
   constexpr long kAsk = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
-  static const bool permitted = syscall(SYS_arch_prctl, kAsk, kTileData) == 0;
-  return permitted;
+  static const bool given = syscall(SYS_arch_prctl, kAsk, kTileData) == 0;
+  return given;
 }
 
+bool runs_here() {
+  return avx512vnni_kernels()->runs_here() && __builtin_cpu_supports("amx-tile") &&
+         __builtin_cpu_supports("amx-int8") && permitted();
+}
+
+}  // namespace
+
 const RowKernels* amx_kernels() {
-  static const RowKernels vnni = *avx512vnni_kernels();
-  static const RowKernels kernels{"amx", vnni.takes_group, vnni.arranged_size, vnni.arrange, dot,
-                                  gathered_size, gather, begin, end};
+  static const RowKernels kernels{"amx", runs_here, takes_group, arranged_size, arrange,
+                                  dot,   gathered_size, gather, begin, end};
   return &kernels;
 }
 
 }  // namespace u4moe
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
 #else
 namespace u4moe {
-bool amx_permitted() { return false; }
 const RowKernels* amx_kernels() { return nullptr; }
 }  // namespace u4moe
 #endif

@@ -10,6 +10,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
@@ -143,18 +144,25 @@ void dot(const DotCall& c) {
   if (row < c.rows) dot_rows<1>(c, row);
 }
 
+// What follows runs on every processor.
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#pragma GCC pop_options
+
+bool runs_here() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+}
+
 }  // namespace
 
 const RowKernels* avx2_kernels() {
-  static const RowKernels kernels{"avx2", takes_group, arranged_size, arrange, dot};
+  static const RowKernels kernels{"avx2", runs_here, takes_group, arranged_size, arrange, dot};
   return &kernels;
 }
 
 }  // namespace u4moe
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
 #else
 namespace u4moe {
 const RowKernels* avx2_kernels() { return nullptr; }

@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw")
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw"))), apply_to = function)
@@ -76,18 +77,25 @@ struct Block {
   }
 };
 
+// What follows runs on every processor.
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#pragma GCC pop_options
+
+bool runs_here() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+}
+
 }  // namespace
 
 const RowKernels* avx512_kernels() {
-  static const RowKernels kernels{"avx512", takes_group, arranged_size, arrange, dot<Block>};
+  static const RowKernels kernels{"avx512",     runs_here, takes_group,
+                                  arranged_size, arrange,   dot<Block>};
   return &kernels;
 }
 
 }  // namespace u4moe
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
 #else
 namespace u4moe {
 const RowKernels* avx512_kernels() { return nullptr; }

@@ -9,6 +9,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vnni")
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vnni"))), \
@@ -230,18 +231,26 @@ void dot(const DotCall& c) {
   }
 }
 
+// What follows runs on every processor.
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#pragma GCC pop_options
+
+bool runs_here() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vnni");
+}
+
 }  // namespace
 
 const RowKernels* avx512vnni_kernels() {
-  static const RowKernels kernels{"avx512vnni", takes_group, arranged_size, arrange, dot};
+  static const RowKernels kernels{"avx512vnni",     runs_here, takes_group,
+                                  arranged_size, arrange,   dot};
   return &kernels;
 }
 
 }  // namespace u4moe
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif
 #else
 namespace u4moe {
 const RowKernels* avx512vnni_kernels() { return nullptr; }
