@@ -94,8 +94,6 @@ Tensor arrange(const Tensor& x, std::int64_t group, const RowKernels& kernels) {
   return out;
 }
 
-struct Room;
-
 // One projection's weights and what its row kernels need.
 struct Projection {
   const RowKernels& kernels;
@@ -113,10 +111,6 @@ struct Projection {
         k(w.size(2) * 2),
         group(group),
         groups(k / group) {}
-
-  // Products of `count` rows of an expert with the tokens brought into `room`.
-  void dot(std::int64_t expert, std::int64_t first, std::int64_t count, Room& room,
-           std::vector<float>& out) const;
 };
 
 // What a thread works in.
@@ -153,15 +147,17 @@ struct Room {
     gathered.resize(kernels.gathered_size(count, projection.k, projection.group) + 16);
     kernels.gather(x.data(), count, projection.k, projection.group, aligned());
   }
-};
 
-void Projection::dot(std::int64_t expert, std::int64_t first, std::int64_t count, Room& room,
-                     std::vector<float>& out) const {
-  const std::int64_t row = expert * rows + first;
-  kernels.dot(DotCall{weights + row * k / 2, scales + row * groups, scales_bf16, count, k, group,
-                      groups, room.x.data(), static_cast<std::int64_t>(room.x.size()),
-                      room.aligned(), room.scales.data(), out.data()});
-}
+  // Products of `count` rows of an expert with those tokens.
+  void dot(std::int64_t expert, std::int64_t from, std::int64_t count, std::vector<float>& out) {
+    const Projection& p = projection;
+    const std::int64_t row = expert * p.rows + from;
+    p.kernels.dot(DotCall{p.weights + row * p.k / 2, p.scales + row * p.groups, p.scales_bf16,
+                          count, p.k, p.group, p.groups, x.data(),
+                          static_cast<std::int64_t>(x.size()), aligned(), scales.data(),
+                          out.data()});
+  }
+};
 
 // Calls work(pairs, count) for runs of at most kTokensAtOnce pairs.
 template <typename Work>
@@ -191,8 +187,8 @@ void gate_up(const Projection& w13, const std::vector<Chosen>& chosen, const Ten
         for (std::int64_t b = block; b < last; ++b) {
           const std::int64_t first = b * kBlockRows;
           const std::int64_t count = std::min(kBlockRows, inter - first);
-          w13.dot(mine.expert, first, count, room, room.first);
-          w13.dot(mine.expert, inter + first, count, room, room.second);
+          room.dot(mine.expert, first, count, room.first);
+          room.dot(mine.expert, inter + first, count, room.second);
           for (std::int64_t t = 0; t < run; ++t) {
             for (std::int64_t r = 0; r < count; ++r) {
               const std::int64_t at = t * kBlockRows + r;
@@ -223,7 +219,7 @@ void down(const Projection& w2, const std::vector<Chosen>& chosen, const Tensor&
         for (std::int64_t block = begin; block < end; ++block) {
           const std::int64_t first = block * kBlockRows;
           const std::int64_t count = std::min(kBlockRows, hidden - first);
-          w2.dot(mine.expert, first, count, room, room.first);
+          room.dot(mine.expert, first, count, room.first);
           for (std::int64_t t = 0; t < run; ++t) {
             float* to = sum_at + pairs[t] / topk * hidden + first;
             for (std::int64_t r = 0; r < count; ++r) {

@@ -12,14 +12,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vnni,amx-tile,amx-int8")
 #if defined(__clang__)
 #pragma clang attribute push( \
     __attribute__((target("avx512f,avx512bw,avx512vnni,amx-tile,amx-int8"))), apply_to = function)
 #endif
-
-#include <cstring>
 
 #include "avx512_common.hpp"
 #include "planes.hpp"

@@ -9,15 +9,15 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <cmath>
+#include <cstring>
+
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vnni")
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vnni"))), \
                              apply_to = function)
 #endif
-
-#include <cmath>
-#include <cstring>
 
 #include "avx512_common.hpp"
 #include "planes.hpp"
