@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kNibbles = 8;
+constexpr std::int64_t kAhead = 16 << 10;  // bytes on, which are asked for
 
 inline bool takes_group(std::int64_t group) {
   const std::int64_t words = group / kNibbles;
@@ -87,15 +88,6 @@ struct Groups {
   }
 };
 
-// A row's scales as floats in the buffer's given row.
-inline void widen(const DotCall& c, const Shape& shape, std::int64_t row, std::int64_t to) {
-  const std::uint16_t* raw = c.scales + row * shape.groups;
-  float* out = c.scale_buffer + to * padded(shape.groups);
-  for (std::int64_t g = 0; g < shape.groups; g += kLanes) {
-    _mm512_storeu_ps(out + g, widened(raw + g, c.scales_bf16, shape.groups - g));
-  }
-}
-
 inline __m256 upper(__m512 v) {
   return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
 }
@@ -123,29 +115,6 @@ void put(const DotCall& c, std::int64_t row, std::int64_t token, const __m512 (&
       for (int r = 0; r < R; ++r) out[r] = _mm512_reduce_add_ps(sum[r][t]);
     }
   }
-}
-
-// `Block::run<R, T>(call, shape, row, token)` is the product of R rows with T tokens.
-template <typename Block, int R>
-void dot_rows(const DotCall& c, const Shape& shape, std::int64_t row) {
-  std::int64_t token = 0;
-  for (; token + 4 <= c.tokens; token += 4) Block::template run<R, 4>(c, shape, row, token);
-  if (token + 2 <= c.tokens) {
-    Block::template run<R, 2>(c, shape, row, token);
-    token += 2;
-  }
-  if (token < c.tokens) Block::template run<R, 1>(c, shape, row, token);
-}
-
-template <typename Block>
-void dot(const DotCall& c) {
-  const Shape shape(c);
-  std::int64_t row = 0;
-  if (c.tokens < 3) {  // more tokens need the registers of two rows
-    for (; row + 4 <= c.rows; row += 4) dot_rows<Block, 4>(c, shape, row);
-  }
-  for (; row + 2 <= c.rows; row += 2) dot_rows<Block, 2>(c, shape, row);
-  if (row < c.rows) dot_rows<Block, 1>(c, shape, row);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct DotCall {
 
 constexpr std::int64_t kBlockRows = 32;
 constexpr std::int64_t kTokensAtOnce = 64;
-constexpr std::int64_t kScaleCopies = 8;
+constexpr std::int64_t kScaleCopies = 8;  // two for each of four tokens
 
 // Room for the scales of a block of rows, and for a vector read from the last of them on.
 constexpr std::int64_t padded_groups(std::int64_t groups) { return kBlockRows * groups + 16; }

@@ -31,7 +31,6 @@ constexpr std::int64_t kTileRows = 16;
 constexpr std::int64_t kTile = 256;              // 32-bit units of sixteen rows of 64 bytes
 constexpr std::int64_t kBlockTiles = 2 * kTile;  // even and odd places
 constexpr std::int64_t kTokens = 8;              // of a tile's columns
-constexpr std::int64_t kAhead = 16 << 10;        // bytes, at least
 
 // Two tokens alone are not worth it where rows are long.
 bool uses_tiles(std::int64_t tokens, std::int64_t k, std::int64_t group) {

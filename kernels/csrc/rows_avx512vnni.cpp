@@ -26,7 +26,6 @@ namespace u4moe {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 4 * kLanes;
-constexpr std::int64_t kAhead = 16 << 10;  // bytes
 constexpr float kLargest = 32512.0f;       // 127 * 256: both bytes fit
 constexpr float kSmallest = 1e-30f;        // a block with nothing larger counts as zero
 
