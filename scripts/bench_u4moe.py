@@ -73,10 +73,12 @@ def measure(
             best[name] = min(best.get(name, math.inf), clock(steps))
             if turn + 1 < turns:
                 kept[name] = steps
-    for name, micros in best.items():
-        row = rows.setdefault(name, {})
-        row |= {"us": micros, "GB/s": moved / micros / 1e3, "x floor": micros / floor}
-        print(f"{title}: {name} {micros:.1f} us, error {row.get('error')}", file=sys.stderr)
+                continue
+            micros = best[name]
+            row = rows.setdefault(name, {})
+            row |= {"us": micros, "GB/s": moved / micros / 1e3, "x floor": micros / floor}
+            said = f"{title}: {name} {micros:.1f} us, error {row.get('error')}"
+            print(said, file=sys.stderr, flush=True)
     for name in makers if "u4moe" in makers else ():
         rows[name]["x u4moe"] = rows[name]["us"] / rows["u4moe"]["us"]
     return rows
