@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -29,3 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and item.path.name not in WITHOUT:
             item.add_marker(pytest.mark.skip(reason="torch is not installed"))
+
+
+@pytest.fixture
+def compiler() -> str:
+    """A C++ compiler; without one the test is skipped."""
+    found = shutil.which("g++") or shutil.which("clang++")
+    if found is None:
+        pytest.skip("no C++ compiler")
+    return found
