@@ -18,8 +18,8 @@ from msgspec import UNSET, UnsetType
 from stack.errors import StateError
 from stack.flows.events import Emit, Said
 from stack.model.records import JOURNAL_SCHEMA, Operation, Receipt
-from stack.repo import operations
-from stack.repo.mirror import ensure_repository, free_locks
+from stack.repo import locks, operations
+from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace, snapshot
 from stack.store import atomic, documents, lock
@@ -79,7 +79,7 @@ def writing(project: Project, what: str, emit: Emit) -> Iterator[None]:
     ):
         atomic.sweep(project.paths.state)
         for repository in project.paths.repository("any").parent.glob("*.git"):
-            free_locks(repository)
+            locks.free(repository)
         recover(project, emit)
         yield
 

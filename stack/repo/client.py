@@ -8,8 +8,10 @@ credentials, URL rewrites.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +29,8 @@ _LOCAL_VARIABLES = (
     "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS",
 )
+_HELD = re.compile(rb"Unable to create '(.+\.lock)': File exists")
+_PATIENCE = 2.0  # seconds for which we wait for a git of the user's to let go of an index or a ref
 _FILTER = ("clean", "smudge", "process")
 _PIPE = -1  # the value of `subprocess.PIPE`, which GitPython hands on
 _SEALED = {
@@ -35,7 +39,11 @@ _SEALED = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_ATTR_NOSYSTEM": "1",
 }
-_ALWAYS = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"}
+# Without optional locks, what only looks (`git status`) is in no writer's way.
+_ALWAYS = {
+    "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C",
+    "GIT_OPTIONAL_LOCKS": "0",
+}
 # Nothing in a repository may start a program of its own: no hook, monitor or automatic gc.
 _QUIET = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0",
@@ -59,6 +67,7 @@ def _gitpython() -> Any:
 class Completed(msgspec.Struct, frozen=True):
     """Exit code, stdout and stderr of one git command, all bytes untouched."""
 
+    command: str
     code: int
     out: bytes
     err: bytes
@@ -66,6 +75,17 @@ class Completed(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         return self.out.decode("utf-8", "surrogateescape").strip()
+
+    def checked(self, ok: Sequence[int] | None) -> Completed:
+        """The same; `GitError` when the exit code is not in `ok` (None takes any)."""
+        if ok is None or self.code in ok:
+            return self
+        verb = self.command.partition(" ")[0]
+        how = f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
+        last = self.err.decode("utf-8", "replace").strip().splitlines()[-4:]
+        raise GitError(
+            f"git {verb} failed with {how}", context=[f"git {self.command}"[:300], *last]
+        )
 
 
 class Git:
@@ -92,23 +112,20 @@ class Git:
         user's and the system's configuration apply. `on_progress` is given stderr line by line as
         it comes.
         """
-        process = self._start(arguments, worktree, env, user_config)
-        if on_progress is not None:
-            process.stdin.write(stdin or b"")
-            process.stdin.close()
-            err = _follow(process.stderr, on_progress)
-            out = process.stdout.read()
-            code = process.proc.wait()  # GitPython's own wait() raises on any exit code but 0
-        else:
-            out, err = process.communicate(stdin or b"")
-            code = process.returncode
-        if ok is not None and code not in ok:
-            last = err.decode("utf-8", "replace").strip().splitlines()[-4:]
+        patient_until = time.monotonic() + _PATIENCE
+        while True:
+            process = self._start(arguments, worktree, env, user_config)
+            code, out, err = _ended(process, stdin or b"", on_progress)
+            held = _HELD.search(err) if code else None
+            if held is None or time.monotonic() > patient_until:
+                break
+            time.sleep(0.05)  # git gave up before it changed anything
+        if held is not None:
             raise GitError(
-                f"git {arguments[0]} failed with exit code {code}",
-                context=[f"git {' '.join(map(str, arguments))}"[:300], *last],
+                f"{os.fsdecode(held[1])}: another git is at work, or one was killed here",
+                hint="wait for it to end; where no git runs any more, remove that file",
             )
-        return Completed(code, out, err)
+        return Completed(" ".join(map(str, arguments)), code, out, err).checked(ok)
 
     def write_beside(self) -> bool:
         """Where the repository may only be read, let new objects go to a folder of this process.
@@ -197,6 +214,21 @@ class _Process:
     def communicate(self, data: bytes) -> tuple[bytes, bytes]: ...  # type: ignore[empty-body]
 
     def wait(self) -> int: ...  # type: ignore[empty-body]
+
+
+def _ended(
+    process: _Process, stdin: bytes, on_progress: Callable[[str], None] | None
+) -> tuple[int, bytes, bytes]:
+    """Feed a command and wait for its end; exit code (minus the signal), stdout and stderr."""
+    if on_progress is None:
+        out, err = process.communicate(stdin)
+        return process.returncode, out, err
+    process.stdin.write(stdin)
+    process.stdin.close()
+    err = _follow(process.stderr, on_progress)
+    out = process.stdout.read()
+    code = process.proc.wait()  # GitPython's own wait() raises on any exit code but 0
+    return code, out, err
 
 
 def _follow(stream: IO[bytes], on_progress: Callable[[str], None]) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stack.errors import GitError, SourceError
+from stack.repo import locks
 from stack.repo.client import Git
 from stack.store import atomic
 
@@ -37,14 +38,6 @@ def ensure_repository(folder: Path, alternates: Sequence[Path] = ()) -> Git:
     if want != have:
         atomic.write(listed, "".join(f"{path}\n" for path in want).encode())
     return git
-
-
-def free_locks(git_dir: Path) -> None:
-    """Remove the lock files that a killed git left; only for the holder of our own lock."""
-    for name in ("config.lock", "HEAD.lock", "packed-refs.lock", "shallow.lock"):
-        (git_dir / name).unlink(missing_ok=True)
-    for held in (git_dir / "refs").rglob("*.lock"):
-        held.unlink(missing_ok=True)
 
 
 def objects_of(repository: Path) -> Path | None:
@@ -113,7 +106,7 @@ class Mirror:
                     Git(fresh).run("config", key, value)
                 _update(Git(fresh), self.url, report)
             return
-        free_locks(self.folder)  # whoever fetches holds the mirror's lock
+        locks.free(self.folder)  # whoever fetches holds the mirror's lock
         self.git.run("config", "remote.origin.url", self.url)
         _update(self.git, self.url, report)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stack.errors import StateError
 from stack.model.objects import EMPTY_TREE, SYMLINK, Entry
+from stack.repo import locks
 from stack.repo.client import Completed, Git
 from stack.repo.mirror import missing_objects
 from stack.repo.odb import ObjectStore
@@ -100,9 +101,19 @@ class Workspace:
         return [os.fsdecode(re.sub(rb"\\(.)", rb"\1", line)) for line in kept]
 
     def run(self, *arguments: str, ok: Sequence[int] = (0,)) -> Completed:
-        """Git on the worktree, heeding what is left out of it."""
+        """Git that writes the worktree's index or HEAD, heeding what is left out of it."""
         sparse = ("-c", "core.sparseCheckout=true") if self._sparse().exists() else ()
-        return self.git.run(*sparse, *arguments, worktree=self.tree, ok=ok)
+        return self._write(*sparse, *arguments, ok=ok)
+
+    def _write(
+        self, *arguments: str, stdin: bytes | None = None, ok: Sequence[int] = (0,)
+    ) -> Completed:
+        git_dir = self._git_dir()
+        with locks.marked(git_dir):
+            done = Git(git_dir).run(*arguments, worktree=self.tree, stdin=stdin, ok=None)
+            if done.code < 0:
+                locks.free_worktree(git_dir)
+        return done.checked(ok)
 
     def remove(self) -> None:
         """Remove the worktree; `StateError` where files stand in it that git does not know."""
@@ -122,13 +133,15 @@ class Workspace:
     def attach(self, commit: str) -> None:
         """Point the line's branch and the worktree's HEAD at `commit`."""
         self.repository.run("update-ref", "-m", "stack", self.branch, commit)
-        self.git.run("symbolic-ref", "-m", "stack", "HEAD", self.branch)
+        self._write("symbolic-ref", "-m", "stack", "HEAD", self.branch)
 
     def move(self, old: str, new: str) -> None:
         """Bring index and files from `old` to `new`; refused whole where work would be lost."""
-        done = self.run(
-            "read-tree", "-m", "-u", "--exclude-per-directory=.gitignore", old, new, ok=(0, 128)
-        )
+        step = ("read-tree", "-m", "-u", "--exclude-per-directory=.gitignore", old, new)
+        done = self.run(*step, ok=(0, 128))
+        if done.code:  # in a copied project every file looks touched until git has read it again
+            self.run("update-index", "-q", "--refresh", ok=(0, 1))
+            done = self.run(*step, ok=(0, 128))
         if done.code:
             lines = done.err.decode("utf-8", "replace").strip().splitlines()
             raise StateError(
@@ -156,14 +169,10 @@ class Workspace:
                 context=sorted(foreign)[:6],
                 hint="move them aside, then run the same command again",
             )
-        for name in ("index.lock", "HEAD.lock"):
-            (self._git_dir() / name).unlink(missing_ok=True)
-        self.git.run("read-tree", new)
+        self._write("read-tree", new)
         if left_out := self.left_out():
             names = b"\0".join(map(os.fsencode, left_out)) + b"\0"
-            self.git.run(
-                "update-index", "--skip-worktree", "-z", "--stdin", worktree=self.tree, stdin=names
-            )
+            self._write("update-index", "--skip-worktree", "-z", "--stdin", stdin=names)
         wanted = [path for path, (_, right) in changed.items() if right is not None]
         for path, (_, right) in changed.items():
             if right is None:
@@ -172,7 +181,7 @@ class Workspace:
             "checkout-index", "--force", "-z", "--stdin", worktree=self.tree,
             stdin=b"\0".join(wanted) + b"\0" if wanted else b"",
         )
-        self.git.run("update-index", "-q", "--refresh", worktree=self.tree, ok=(0, 1))
+        self._write("update-index", "-q", "--refresh", ok=(0, 1))
 
     def _ours(
         self, odb: ObjectStore, path: bytes, left: Entry | None, right: Entry | None
@@ -200,7 +209,8 @@ class Workspace:
     def written_tree(self) -> str:
         """The tree of every file that git does not ignore; the index is left alone."""
         index = self._git_dir() / "stack-index"
-        index.unlink(missing_ok=True)
+        for left in (index, index.with_suffix(".lock")):  # by a killed process
+            left.unlink(missing_ok=True)
         if (self._git_dir() / "index").exists():
             shutil.copyfile(self._git_dir() / "index", index)
         own = {"GIT_INDEX_FILE": str(index)}

@@ -1,0 +1,107 @@
+"""Locks that a killed git leaves go; those of a user's git stay, and are waited for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from stack.errors import GitError
+from stack.repo import locks
+from stack.repo.client import Git
+from tests.support.cli import Stack
+from tests.support.project import Demo
+from tests.support.repo import RepoBuilder
+
+
+@pytest.fixture
+def demo(stack: Stack, tmp_path: Path) -> Demo:
+    made = Demo(stack, tmp_path)
+    made.patches(3)
+    made.apply()
+    return made
+
+
+def index_lock(demo: Demo) -> Path:
+    return Path(demo.git("rev-parse", "--absolute-git-dir")) / "index.lock"
+
+
+def test_what_a_killed_git_locked_in_a_worktree_is_free_for_the_next_command(demo: Demo) -> None:
+    held = index_lock(demo)
+    held.touch()
+    held.with_name("stack-writes").touch()
+    demo.stack.ok("apply", "--to", "edit-1")
+    assert not held.exists()
+    assert not held.with_name("stack-writes").exists()
+    assert demo.git("status", "--porcelain") == ""
+
+
+def test_a_lock_of_a_users_own_git_stays_and_is_named(demo: Demo) -> None:
+    held = index_lock(demo)
+    held.touch()
+    head = demo.head()
+    refused = demo.stack("apply", "--to", "edit-1")
+    assert refused.code == 2
+    assert f"error: {held}: another git is at work" in refused.err
+    assert "remove that file" in refused.err
+    assert held.exists()
+    assert demo.head() == head
+    assert demo.stack("status").code == 0
+    held.unlink()
+    demo.stack.ok("apply", "--to", "edit-1")
+    assert not held.with_name("stack-writes").exists()
+    assert demo.git("status", "--porcelain") == ""
+    assert demo.git("log", "--format=%s", f"{demo.base}..HEAD").splitlines() == [
+        "[Core] Edit 1", "[Core] Edit 0",
+    ]
+
+
+def test_a_users_git_that_ends_soon_is_waited_for(demo: Demo) -> None:
+    held = index_lock(demo)
+    held.touch()
+    ends = threading.Timer(0.7, held.unlink)
+    ends.start()
+    demo.stack.ok("apply", "--to", "edit-1")
+    ends.join()
+
+
+def test_a_git_whose_stack_was_killed_may_end_by_itself(repo: RepoBuilder) -> None:
+    git_dir = repo.folder / ".git"
+    held = git_dir / "index.lock"
+    held.write_bytes(b"new")
+    began = time.monotonic()
+    ends = threading.Timer(0.3, lambda: held.rename(git_dir / "index"))
+    ends.start()
+    locks.free_worktree(git_dir)
+    assert 0.2 < time.monotonic() - began < 0.9
+    assert (git_dir / "index").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    "name", ["packed-refs.lock", "packed-refs.new", "refs/heads/main.lock", "config.lock",
+             "objects/info/commit-graphs/commit-graph-chain.lock"]
+)
+def test_locks_of_a_repository_that_only_stack_writes_to_go(repo: RepoBuilder, name: str) -> None:
+    held = repo.folder / ".git" / name
+    held.parent.mkdir(parents=True, exist_ok=True)
+    held.touch()
+    locks.free(repo.folder / ".git")
+    assert not held.exists()
+
+
+def test_looking_takes_no_lock(demo: Demo) -> None:
+    """A reader that rewrites the index would be in a writer's way."""
+    for path in demo.tree.rglob("*.py"):
+        path.touch()
+    index = index_lock(demo).with_name("index")
+    before = index.read_bytes()
+    demo.stack.ok("status")
+    assert index.read_bytes() == before
+    demo.stack.ok("apply", "--to", "edit-1")  # though every file looks touched to git
+
+
+def test_a_git_that_a_signal_ends_is_told_so(repo: RepoBuilder) -> None:
+    with pytest.raises(GitError, match="failed with signal 9"):
+        Git(repo.folder / ".git").run("-c", "alias.die=!kill -9 $PPID", "die")
