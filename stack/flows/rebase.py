@@ -227,7 +227,7 @@ def resume(
                         hint=f"edit them in {project.shown(workspace.tree)}, "
                         "then stack rebase --continue",
                     )
-                tree = trees.written_tree(workspace)
+                tree = workspace.written_tree()
                 outcome = Outcome.MODIFIED
                 remembered = trees.remember(workspace, state.stopped, memory, state.current)
             dropped = tree == tip_tree

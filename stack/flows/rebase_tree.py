@@ -93,7 +93,7 @@ def present(
     if workspace.head() is None:
         workspace.create(tip)
     else:
-        workspace.run("read-tree", "--reset", "-u", tip)
+        workspace.reset(tip)  # an answer is in the tip by now, or the patch was skipped
     workspace.attach(tip)
     changed = odb.changed(odb.commit(tip).tree, marked)
     for path, (_, right) in changed.items():
@@ -126,12 +126,6 @@ def unanswered(workspace: Workspace, places: Sequence[Place]) -> list[str]:
                 found.append(f"{place.path}:{number}")
                 break
     return found
-
-
-def written_tree(workspace: Workspace) -> str:
-    """The tree of everything in the worktree that git does not ignore."""
-    workspace.git.run("add", "--all", worktree=workspace.tree)
-    return workspace.git.run("write-tree").text
 
 
 def remember(

@@ -33,7 +33,7 @@ def resume(project: Project, emit: Emit) -> Restacked:
         with ObjectStore(workspace.repository) as odb:
             if not state.stopped:  # killed after its answer was kept: the worktree shows nothing
                 return go_on(project, line, odb, state, emit)
-            tree = trees.written_tree(workspace)
+            tree = workspace.written_tree()
             remembered = trees.remember(workspace, state.stopped, memory, state.current)
             state = settle(odb, state, tree)
             odb.write(state.tip)

@@ -201,6 +201,11 @@ class Workspace:
         new = odb.blob(right.oid)
         return data == new or (right.mode != SYMLINK and new.startswith(data))
 
+    def reset(self, commit: str) -> None:
+        """Have the worktree hold a commit, and nothing else that git does not ignore."""
+        self.run("read-tree", "--reset", "-u", commit)
+        self.run(*_ignoring(), "clean", "-ffdq")
+
     def set_index(self, commit: str) -> None:
         """Make the index that of a commit; no file is touched."""
         self.run("read-tree", "--reset", commit)
@@ -214,13 +219,8 @@ class Workspace:
         if (self._git_dir() / "index").exists():
             shutil.copyfile(self._git_dir() / "index", index)
         own = {"GIT_INDEX_FILE": str(index)}
-        ignored = Git().run(
-            "config", "--global", "--path", "--get", "core.excludesFile", ok=(0, 1, 128),
-            user_config=True,
-        ).text
-        option = ("-c", f"core.excludesFile={ignored}") if ignored else ()
         try:
-            self.git.run(*option, "add", "--all", worktree=self.tree, env=own)
+            self.git.run(*_ignoring(), "add", "--all", worktree=self.tree, env=own)
             return self.git.run("write-tree", env=own).text
         finally:
             index.unlink(missing_ok=True)
@@ -246,6 +246,15 @@ class Workspace:
                 hint="git rebase it onto the pin, or stack apply to start again",
             )
         return [row[0] for row in rows]
+
+
+def _ignoring() -> tuple[str, ...]:
+    """The option that has git ignore what the user's own configuration says."""
+    ignored = Git().run(
+        "config", "--global", "--path", "--get", "core.excludesFile", ok=(0, 1, 128),
+        user_config=True,
+    ).text
+    return ("-c", f"core.excludesFile={ignored}") if ignored else ()
 
 
 def _remove(tree: Path, path: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tomllib
 from pathlib import Path
@@ -141,6 +142,47 @@ def test_skip_and_park_leave_a_patch_out(stopped: Stack) -> None:
     assert done["patches"][0]["dropped"] is True
     assert names(stopped) == ["two", "three"]
     assert result(stopped)["f"] == swap(THEIRS, (b"line 20\n", b"twenty\n"))
+
+
+@pytest.mark.parametrize("answer", [["resolve", "--take", "patch"], None])
+def test_what_an_earlier_answer_left_in_the_worktree_is_in_no_later_patch(
+    tmp_path: Path, answer: list[str] | None
+) -> None:
+    case = Moving(
+        tmp_path / "m",
+        {"f": BASE, "g": BASE},
+        [
+            ("one\n\nPatch-Id: 1111111111111111", {"f": ONE, "added.py": b"x = 1\n"}),
+            ("two\n\nPatch-Id: 2222222222222222", {"g": swap(BASE, (b"line 9\n", b"mine\n"))}),
+        ],
+        [("theirs", {"f": THEIRS, "g": swap(BASE, (b"line 9\n", b"theirs\n"))})],
+    )
+    stack = case.project()
+    assert stack("rebase", "--onto", "demo@v2").code == 3
+    tree = tree_file(stack).parent
+    assert (tree / "added.py").exists()
+    (tree / "scratch.py").write_bytes(b"mine\n")
+    if answer:
+        stack.ok(*answer)
+    assert stack("rebase", "--continue" if answer else "--skip").code == 3
+    assert (tree / "added.py").exists() == bool(answer)
+    assert (tree / "scratch.py").exists() == bool(answer)
+    stack.ok("resolve", "--take", "patch")
+    stack.ok("rebase", "--continue")
+    two = (stack.folder / "patches/demo/2/two.patch").read_text()
+    assert re.findall(r"(?m)^\+\+\+ b/(.*)", two) == ["g"]
+
+
+def test_what_the_user_has_git_ignore_everywhere_is_no_part_of_an_answer(
+    stopped: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ignore").write_bytes(b"*.swp\n")
+    (tmp_path / "gitconfig").write_text(f"[core]\n\texcludesFile = {tmp_path / 'ignore'}\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    stopped.ok("resolve", "--take", "patch")
+    (tree_file(stopped).parent / ".f.swp").write_bytes(b"an editor's\n")
+    stopped.ok("rebase", "--continue")
+    assert ".f.swp" not in result(stopped)
 
 
 def test_park_says_the_reason(stopped: Stack) -> None:
