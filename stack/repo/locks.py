@@ -14,15 +14,17 @@ _NAMES = (
 )
 _FOLDERS = ("refs", "objects/info")
 # In a worktree a user's git may be at work (or hold the index while an editor is open), so a lock
-# there is stack's only beside this file, which stands while stack's own git writes.
+# there is stack's only beside this file, which stands while stack's own git writes. In the
+# repository it stands while stack's git adds a worktree.
 _MARK = "stack-writes"
+_BEING_ADDED = ("", "initializing")  # what git writes into the lock of a worktree that it makes
 _OF_WORKTREE = ("index.lock", "HEAD.lock")
 _PATIENCE = 1.0  # seconds that a git whose stack was killed has to end by itself
 
 
 @contextmanager
 def marked(git_dir: Path) -> Iterator[None]:
-    """Have the locks in a worktree's `git_dir` known as ours, should we die in this block."""
+    """Have the locks in `git_dir` known as ours, should we die in this block."""
     mark = git_dir / _MARK
     mark.touch()
     try:
@@ -44,6 +46,16 @@ def free(git_dir: Path) -> None:
     for mark in git_dir.glob(f"worktrees/*/{_MARK}"):
         free_worktree(mark.parent)
         mark.unlink()
+    if (git_dir / _MARK).exists():
+        free_added(git_dir)
+        (git_dir / _MARK).unlink()
+
+
+def free_added(git_dir: Path) -> None:
+    """Have `git worktree prune` take a worktree that stack's own git was killed while adding."""
+    for held in git_dir.glob("worktrees/*/locked"):
+        if held.read_text(errors="replace").strip() in _BEING_ADDED:
+            held.unlink()
 
 
 def free_worktree(git_dir: Path) -> None:

@@ -70,11 +70,17 @@ class Workspace:
             shutil.rmtree(self.tree)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.repository.run("worktree", "prune", "--expire=now")
-        self.repository.run(
-            # twice, since a killed `worktree add` leaves its entry locked
-            "worktree", "add", "--quiet", "--force", "--force", "--no-checkout", "--detach",
-            str(self.tree), commit,
-        )
+        git_dir = self.repository.git_dir
+        assert git_dir is not None
+        with locks.marked(git_dir):
+            done = self.repository.run(
+                # twice, since a killed `worktree add` leaves its entry locked
+                "worktree", "add", "--quiet", "--force", "--force", "--no-checkout", "--detach",
+                str(self.tree), commit, ok=None,
+            )
+            if done.code < 0:
+                locks.free_added(git_dir)
+        done.checked((0,))
         self._leave_out(commit)
         self.run("read-tree", "--reset", "-u", commit)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -105,3 +106,21 @@ def test_looking_takes_no_lock(demo: Demo) -> None:
 def test_a_git_that_a_signal_ends_is_told_so(repo: RepoBuilder) -> None:
     with pytest.raises(GitError, match="failed with signal 9"):
         Git(repo.folder / ".git").run("-c", "alias.die=!kill -9 $PPID", "die")
+
+
+def test_a_worktree_that_a_killed_git_was_adding_goes_and_a_users_stays(
+    demo: Demo, tmp_path: Path
+) -> None:
+    repository = demo.stack.folder / ".stack/repos/demo.git"
+    demo.git("worktree", "add", "--quiet", "--detach", "--lock", str(tmp_path / "mine"))
+    half = repository / "worktrees/half"
+    half.mkdir()
+    (half / "locked").write_bytes(b"initializing\n")
+    (half / "HEAD").write_bytes(b"0" * 40 + b"\n")
+    (half / "gitdir").write_bytes(bytes(demo.tree)[:20])
+    (repository / "stack-writes").touch()
+    subprocess.run(["rm", "-rf", demo.tree.parent], check=True)
+    demo.stack.ok("apply")
+    assert not half.exists()
+    assert not (repository / "stack-writes").exists()
+    assert str(tmp_path / "mine") in demo.git("worktree", "list")
