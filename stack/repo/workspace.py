@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -219,17 +220,14 @@ class Workspace:
 
     def written_tree(self) -> str:
         """The tree of every file that git does not ignore; the index is left alone."""
-        index = self._git_dir() / "stack-index"
-        for left in (index, index.with_suffix(".lock")):  # by a killed process
-            left.unlink(missing_ok=True)
-        if (self._git_dir() / "index").exists():
-            shutil.copyfile(self._git_dir() / "index", index)
-        own = {"GIT_INDEX_FILE": str(index)}
-        try:
+        # of our own, since whoever only looks (--dry-run) takes no lock
+        with tempfile.TemporaryDirectory(prefix="stack-index-") as folder:
+            index = Path(folder, "index")
+            if (self._git_dir() / "index").exists():
+                shutil.copyfile(self._git_dir() / "index", index)
+            own = {"GIT_INDEX_FILE": str(index)}
             self.git.run(*_ignoring(), "add", "--all", worktree=self.tree, env=own)
             return self.git.run("write-tree", env=own).text
-        finally:
-            index.unlink(missing_ok=True)
 
     def commits(self, base: str) -> list[str]:
         """The commits from `base` (not included) to HEAD, oldest first.

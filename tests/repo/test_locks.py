@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from stack.errors import GitError
 from stack.repo import locks
 from stack.repo.client import Git
+from stack.repo.workspace import Workspace
 from tests.support.cli import Stack
 from tests.support.project import Demo
 from tests.support.repo import RepoBuilder
@@ -124,3 +126,13 @@ def test_a_worktree_that_a_killed_git_was_adding_goes_and_a_users_stays(
     assert not half.exists()
     assert not (repository / "stack-writes").exists()
     assert str(tmp_path / "mine") in demo.git("worktree", "list")
+
+
+def test_who_looks_at_the_work_is_in_nobodys_way(demo: Demo) -> None:
+    """`refresh --dry-run` takes no lock, and a writer may take the same work in meanwhile."""
+    demo.write({"src/f2.py": b"mine\n"})
+    git = Git(demo.stack.folder / ".stack/repos/demo.git")
+    workspace = Workspace(git, demo.tree.parent, "1.0")
+    wanted = workspace.written_tree()
+    with ThreadPoolExecutor(4) as crowd:
+        assert set(crowd.map(lambda _: workspace.written_tree(), range(24))) == {wanted}
