@@ -41,8 +41,8 @@ test: venv
 soak: venv
 	TMPDIR=$(SCRATCH) STACK_TEST_FAULTS=all STACK_TEST_KILLS=60 STACK_TEST_SECONDS=300 \
 	  STACK_TEST_ROUND_TRIPS=3000 STACK_PILE_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --numprocesses 3 \
-	  --timeout 14400 tests/test_faults.py tests/test_crowd.py tests/test_kills.py tests/flows/test_rebase_kills.py tests/test_rebase_fuzz.py \
-	  tests/test_round_trip.py tests/test_hostile_files.py tests/test_pile_fuzz.py tests/flows/test_crowd_verify.py
+	  --timeout 14400 tests/test_faults.py tests/test_crowd.py tests/test_kills.py tests/flows/test_rebase_kills.py tests/cli/test_editing.py \
+	  tests/test_rebase_fuzz.py tests/test_round_trip.py tests/test_hostile_files.py tests/test_pile_fuzz.py tests/flows/test_crowd_verify.py
 
 lint: venv
 	$(BIN)/ruff check .

@@ -19,6 +19,7 @@ from tests.support.cli import Stack, cold
 from tests.support.project import Demo
 from tests.support.stacks import same_as_git_am, state_of
 
+ROUNDS = int(os.environ.get("STACK_TEST_KILLS", "0"))  # kills of each command; 0: a few
 VERBS = ("new", "edit", "refresh", "fold", "drop", "move", "rename")
 
 
@@ -132,7 +133,7 @@ def test_a_killed_new_has_the_work_in_the_patch_or_in_the_workspace(
         assert (demo.tree / "src/extra.py").read_bytes() == b"1\n"
         same_as_git_am(demo)
 
-    kills.run(8, 1, after)
+    kills.run(ROUNDS or 8, 1, after)
 
 
 def test_a_killed_edit_stands_at_the_patch_or_not_and_goes_on(demo: Demo, tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_a_killed_edit_stands_at_the_patch_or_not_and_goes_on(demo: Demo, tmp_pa
         demo.stack.ok("edit", "--abort")
         assert state_of(demo) == before
 
-    kills.run(6, 2, after)
+    kills.run(ROUNDS or 6, 2, after)
 
 
 def test_a_killed_continue_ends_when_it_is_run_again(demo: Demo, tmp_path: Path) -> None:
@@ -163,4 +164,4 @@ def test_a_killed_continue_ends_when_it_is_run_again(demo: Demo, tmp_path: Path)
         demo.stack.ok("undo")
         assert state_of(demo) == before
 
-    kills.run(8, 3, after)
+    kills.run(ROUNDS or 8, 3, after)
