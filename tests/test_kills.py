@@ -172,3 +172,30 @@ def test_undo(demo: Demo, tmp_path: Path) -> None:
         assert killing.workspace_head() == killing.head
 
     killing.run(16, 5, after)
+
+
+@pytest.mark.parametrize("verb", ["worktree", "read-tree"])
+def test_a_git_that_outlives_its_stack_is_waited_for(
+    demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    real = shutil.which("git")
+    slow, began = tmp_path / "bin/git", tmp_path / "began"
+    slow.parent.mkdir()
+    slow.write_text(
+        "#!/bin/sh\n"
+        f'case " $* " in *" {verb} "*)\n'
+        f'  if mkdir {began} 2>/dev/null; then sleep 1; "{real}" "$@"; exit; fi;;\n'
+        f'esac\nexec "{real}" "$@"\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    child = demo.stack.start("apply")
+    while child.poll() is None and not began.exists():
+        time.sleep(0.01)
+    child.kill()  # and not what it started
+    child.wait()
+    again = demo.stack.ok("apply")
+    assert "waiting: process" in again.err
+    assert demo.git("status", "--porcelain") == ""
+    assert demo.names()[-1] in demo.git("log", "-1", "--format=%B").lower().replace(" ", "-")
+    assert not list((demo.stack.folder / ".stack/repos").rglob("*.lock"))

@@ -20,6 +20,7 @@ from typing import IO, Any, cast
 import msgspec
 
 from stack.errors import GitError, MissingTool
+from stack.store import lock
 
 # What a surrounding git (a hook, an alias, `rebase --exec`) leaves in the environment.
 _LOCAL_VARIABLES = (
@@ -169,6 +170,8 @@ class Git:
         if worktree is not None:
             argv.append(f"--work-tree={worktree}")
         argv += [str(argument) for argument in arguments]
+        # Not for network commands: what they start (an ssh master, say) may stay for long.
+        held = () if user_config else lock.handles()
         gitpython = _gitpython()
         runner = gitpython.cmd.Git(str(worktree or self.git_dir or "/"))
         try:
@@ -177,6 +180,7 @@ class Git:
                 istream=_PIPE,
                 as_process=True,
                 env={**_ALWAYS, **({} if user_config else _SEALED), **(env or {})},
+                pass_fds=held,
             )
         except gitpython.exc.GitCommandNotFound:
             raise _missing() from None

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-# Only stack writes to a repository itself, so what is locked there after a kill is stack's.
 _NAMES = (
     "config.lock", "HEAD.lock", "packed-refs.lock", "packed-refs.new", "shallow.lock",
     "objects/pack/multi-pack-index.lock",
 )
 _FOLDERS = ("refs", "objects/info")
-# In a worktree a user's git may be at work (or hold the index while an editor is open), so a lock
-# there is stack's only beside this file, which stands while stack's own git writes. In the
-# repository it stands while stack's git adds a worktree.
+# A user's git holds the index of a worktree for as long as an editor is open, so a lock there is
+# stack's only beside this file, which stands while stack's own git writes. In the repository it
+# stands while stack's git adds a worktree.
 _MARK = "stack-writes"
 _BEING_ADDED = ("", "initializing")  # what git writes into the lock of a worktree that it makes
 _OF_WORKTREE = ("index.lock", "HEAD.lock")
-_PATIENCE = 1.0  # seconds that a git whose stack was killed has to end by itself
+_PATIENCE = 1.0  # seconds: a user's `git commit` locks its branch, too, and is soon done
 
 
 @contextmanager
@@ -38,13 +37,13 @@ def free(git_dir: Path) -> None:
 
     Only for the holder of stack's own lock on that repository.
     """
-    for name in _NAMES:
-        (git_dir / name).unlink(missing_ok=True)
+    held = [git_dir / name for name in _NAMES]
     for folder in _FOLDERS:
-        for held in (git_dir / folder).rglob("*.lock"):
-            held.unlink(missing_ok=True)
-    for mark in git_dir.glob(f"worktrees/*/{_MARK}"):
-        free_worktree(mark.parent)
+        held += (git_dir / folder).rglob("*.lock")
+    marks = list(git_dir.glob(f"worktrees/*/{_MARK}"))
+    held += [mark.with_name(name) for mark in marks for name in _OF_WORKTREE]
+    _remove(held)
+    for mark in marks:
         mark.unlink()
     if (git_dir / _MARK).exists():
         free_added(git_dir)
@@ -60,7 +59,10 @@ def free_added(git_dir: Path) -> None:
 
 def free_worktree(git_dir: Path) -> None:
     """Remove the lock files that stack's own git left in a worktree when it was killed."""
-    held = [git_dir / name for name in _OF_WORKTREE]
+    _remove([git_dir / name for name in _OF_WORKTREE])
+
+
+def _remove(held: Sequence[Path]) -> None:
     patient_until = time.monotonic() + _PATIENCE
     while any(one.exists() for one in held) and time.monotonic() < patient_until:
         time.sleep(0.02)

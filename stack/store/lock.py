@@ -11,6 +11,8 @@ from pathlib import Path
 
 from stack.errors import Locked
 
+_held: set[int] = set()
+
 
 @contextmanager
 def hold(
@@ -24,7 +26,8 @@ def hold(
 
     `what` is the text that a process in our way is shown. Wait at most `wait` seconds, calling
     `on_wait` once with the holder's text; then raise `Locked`. The kernel frees the lock of a
-    process that dies, so a lock file that stays behind is harmless.
+    process that dies, once every program that it gave the lock to (`handles`) has ended too; a
+    lock file that stays behind is harmless.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -48,9 +51,21 @@ def hold(
                 time.sleep(0.05)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()}: {what}\n".encode(), 0)
+        _held.add(handle)
         yield
     finally:
+        if handle in _held:
+            _held.discard(handle)
+            fcntl.flock(handle, fcntl.LOCK_UN)  # also for a program that has it and goes on
         os.close(handle)
+
+
+def handles() -> tuple[int, ...]:
+    """The locks held now, for a program that writes in their name.
+
+    Should we be killed, they stay held until that program has ended.
+    """
+    return tuple(_held)
 
 
 def holder(path: Path) -> str | None:

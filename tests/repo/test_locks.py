@@ -14,6 +14,7 @@ from stack.errors import GitError
 from stack.repo import locks
 from stack.repo.client import Git
 from stack.repo.workspace import Workspace
+from stack.store import lock
 from tests.support.cli import Stack
 from tests.support.project import Demo
 from tests.support.repo import RepoBuilder
@@ -70,7 +71,7 @@ def test_a_users_git_that_ends_soon_is_waited_for(demo: Demo) -> None:
     ends.join()
 
 
-def test_a_git_whose_stack_was_killed_may_end_by_itself(repo: RepoBuilder) -> None:
+def test_a_git_that_is_about_to_end_is_let_end(repo: RepoBuilder) -> None:
     git_dir = repo.folder / ".git"
     held = git_dir / "index.lock"
     held.write_bytes(b"new")
@@ -136,3 +137,15 @@ def test_who_looks_at_the_work_is_in_nobodys_way(demo: Demo) -> None:
     wanted = workspace.written_tree()
     with ThreadPoolExecutor(4) as crowd:
         assert set(crowd.map(lambda _: workspace.written_tree(), range(24))) == {wanted}
+
+
+def test_a_lock_is_free_when_its_block_ends_whoever_was_given_it(tmp_path: Path) -> None:
+    with lock.hold(tmp_path / "lock", "one"):
+        child = subprocess.Popen(["sleep", "60"], pass_fds=lock.handles())
+    try:
+        with lock.hold(tmp_path / "lock", "two"):
+            assert lock.handles()
+    finally:
+        child.kill()
+        child.wait()
+    assert lock.handles() == ()
