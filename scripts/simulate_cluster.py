@@ -19,11 +19,11 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-from stack.flows.book import Book
-from stack.flows.cluster import Cluster
-from stack.flows.cluster_hosts import Away
-from stack.flows.pool import Lost, Task
-from stack.flows.ray_cluster import Ray
+from stack.flows.cluster.cluster import Cluster
+from stack.flows.cluster.hosts import Away
+from stack.flows.cluster.ray_cluster import Ray
+from stack.flows.measure.book import Book
+from stack.flows.measure.pool import Lost, Task
 from stack.model.judge import Rule, judge_pairs, next_step
 from stack.model.over_hosts import over_machines
 from stack.model.pairs import Pair

@@ -16,8 +16,8 @@ from stack.errors import Untrusted, UsageError
 from stack.store.project import Line, Project
 
 if TYPE_CHECKING:
-    from stack.flows.clustering import Where
-    from stack.flows.restack import Restacked
+    from stack.flows.cluster.clustering import Where
+    from stack.flows.line.restack import Restacked
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def on_cluster(function: F) -> F:
 
 def where(on: str, address: str | None, machines: int | None = None) -> Where | None:
     """Where trials run, as the options of `on_cluster` say."""
-    from stack.flows.clustering import Where
+    from stack.flows.cluster.clustering import Where
 
     if on == "ray":
         return Where(address=address, machines=machines or 1)
@@ -149,7 +149,7 @@ def going_on(function: F) -> F:
 
 def go_on(ctx: Context, *, abort: bool, given: bool) -> Answer:
     """Continue or give up whatever change of a line has stopped."""
-    from stack.flows import restack_resume
+    from stack.flows.line import restack_resume
 
     if given:
         raise UsageError("--continue and --abort name nothing", hint="stack status")
@@ -162,7 +162,7 @@ def go_on(ctx: Context, *, abort: bool, given: bool) -> Answer:
 
 def restacked(ctx: Context, done: Restacked) -> Answer:
     """What a verb that replays patches answers; `Conflict` where it has stopped."""
-    from stack.flows import restack_show
+    from stack.flows.line import restack_show
 
     data = restack_show.data(done)
     if done.finished is None and not done.dry_run:

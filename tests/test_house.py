@@ -16,7 +16,7 @@ def test_files_of_the_package_stay_short() -> None:
 
 
 def test_packages_do_not_re_export() -> None:
-    for path in (ROOT / "stack").glob("*/__init__.py"):
+    for path in (ROOT / "stack").rglob("__init__.py"):
         assert "import" not in path.read_text().replace("from __future__ import annotations", ""), (
             path
         )

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from stack.flows.pile_order import ordered
-from stack.flows.pile_read import list_files, read_inputs
-from stack.flows.pile_replay import Replay, Replayed
-from stack.flows.pile_route import Router
-from stack.flows.pile_world import World
+from stack.flows.pile.order import ordered
+from stack.flows.pile.read import list_files, read_inputs
+from stack.flows.pile.replay import Replay, Replayed
+from stack.flows.pile.route import Router
+from stack.flows.pile.world import World
 from stack.model.linediff import split
 from stack.model.objects import EMPTY_TREE, FILE, FOLDER, Entry
 from stack.model.pile import Damage

@@ -15,10 +15,10 @@ import pytest
 
 from stack.bench import runner
 from stack.bench.logs import catalogue
-from stack.flows import environment
-from stack.flows.arms import Arm, Comparison
-from stack.flows.layers import PROBE
-from stack.flows.verify_trials import Ground, Session
+from stack.flows.build import environment
+from stack.flows.build.layers import PROBE
+from stack.flows.measure.arms import Arm, Comparison
+from stack.flows.measure.trials import Ground, Session
 from stack.model.line import Member
 from stack.model.outcome import Outcome
 from stack.model.settings import Bench, Gate

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.flows.preflight_files import read
+from stack.flows.doctor.preflight_files import read
 from stack.model.hardware import Hardware
 from stack.model.preflight import points
 from stack.model.preflight_arguments import read as read_arguments

@@ -12,8 +12,8 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import apply as flow
 from stack.flows.base import forced
+from stack.flows.line import apply as flow
 from stack.flows.prefixes import patch_rows
 from stack.store.project import Line, Project
 

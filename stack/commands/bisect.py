@@ -8,7 +8,7 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import bisect as flow
+from stack.flows.verify import bisect as flow
 
 
 @click.command(short_help="Find the patch or upstream commit that changed a bench")

@@ -11,7 +11,7 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import capture as flow
+from stack.flows.intake import capture as flow
 
 
 @click.command(short_help="Make a patch of the edits in an installed package")

@@ -11,7 +11,7 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import ci as flow
+from stack.flows.sharing import ci as flow
 
 
 @click.command(short_help="Ask everything that a pull request has to answer, in one exit code")

@@ -10,7 +10,7 @@ import click
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import diagnose as flow
+from stack.flows.results import diagnose as flow
 from stack.store import atomic, paths
 
 

@@ -11,9 +11,9 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import StateError, UsageError
-from stack.flows import doctor as flow
-from stack.flows.doctor_model import examine_model
-from stack.flows.doctor_profile import examine_profile
+from stack.flows.doctor import doctor as flow
+from stack.flows.doctor.model import examine_model
+from stack.flows.doctor.profile import examine_profile
 from stack.store.project import Project
 
 

@@ -10,9 +10,9 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import edit as flow
-from stack.flows import restack_state
-from stack.flows.edit_message import edit_message
+from stack.flows.line import edit as flow
+from stack.flows.line import restack_state
+from stack.flows.line.edit_message import edit_message
 
 
 @click.command(short_help="Change a patch where it stands")

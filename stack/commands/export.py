@@ -11,8 +11,8 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import export as flow
-from stack.flows import publish, share
+from stack.flows.line import export as flow
+from stack.flows.sharing import publish, share
 from stack.store import atomic
 from stack.store.project import Line
 

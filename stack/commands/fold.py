@@ -7,7 +7,7 @@ import click
 from stack import options
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import arrange as flow
+from stack.flows.line import arrange as flow
 
 
 @click.command(short_help="Make one patch of two")

@@ -9,7 +9,7 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import forecast as flow
+from stack.flows.rebase import forecast as flow
 
 
 @click.command(short_help="Say what a rebase would meet, without touching anything")

@@ -12,11 +12,14 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import import_branch, import_kind, pile, pile_base
-from stack.flows import import_mails as flow
 from stack.flows.base import forced
 from stack.flows.events import Said
-from stack.flows.pile_fit import Prefer
+from stack.flows.intake import branch as import_branch
+from stack.flows.intake import kind as import_kind
+from stack.flows.intake import mails as flow
+from stack.flows.intake import piles
+from stack.flows.pile import base as pile_base
+from stack.flows.pile.fit import Prefer
 from stack.store.project import Line
 
 
@@ -157,7 +160,7 @@ def _pile(
         if not revision:
             raise UsageError(f"`{name}` names no revision", hint=f"--base {name}@REV")
     chosen = options.find_line(ctx.project, upstream, line) if upstream or line else None
-    done = pile.import_pile(
+    done = piles.import_pile(
         ctx.project, where, ctx.folder.absolute(), ctx.console.emit, line=chosen, bases=given,
         kinds=kinds, dry_run=dry_run, source=forced(source), command=ctx.command,
     )

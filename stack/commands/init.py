@@ -6,7 +6,7 @@ import click
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import project_setup
+from stack.flows.line import project_setup
 
 
 @click.command(short_help="Start a project in a folder")

@@ -12,7 +12,7 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import ledger_evidence, ledger_import, ledger_out
+from stack.flows.results import ledger_evidence, ledger_import, ledger_out
 from stack.model.visible import visible, visible_json
 from stack.store import atomic
 

@@ -9,7 +9,7 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import project_setup
+from stack.flows.line import project_setup
 
 
 @click.group(short_help="Add, list and remove lines, and choose the default")

@@ -8,7 +8,7 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import lint as flow
+from stack.flows.sharing import lint as flow
 from stack.model.lint import CODES, Finding
 
 

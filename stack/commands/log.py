@@ -7,7 +7,7 @@ import msgspec
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows.undo import history
+from stack.flows.line.undo import history
 
 
 @click.command(short_help="List what was done, for undo")

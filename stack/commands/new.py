@@ -7,7 +7,7 @@ import click
 from stack import options
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import refresh as flow
+from stack.flows.line import refresh as flow
 from stack.model.line import PatchKind
 
 KINDS = ("fix", "feature", "diagnostic", "experiment")

@@ -8,7 +8,7 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import promote as flow
+from stack.flows.results import promote as flow
 
 
 @click.command(short_help="Make a patch active because a measurement says so")

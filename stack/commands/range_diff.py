@@ -7,7 +7,7 @@ import msgspec
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import range_diff as flow
+from stack.flows.rebase import range_diff as flow
 
 SIGILS = {"same": "=", "changed": "!", "removed": "<", "added": ">"}
 

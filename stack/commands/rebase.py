@@ -11,8 +11,9 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import Conflict, UsageError
-from stack.flows import pins, rebase_tree
-from stack.flows import rebase as flow
+from stack.flows import pins
+from stack.flows.rebase import rebase as flow
+from stack.flows.rebase import tree as rebase_tree
 from stack.model.line import REASONS, Reason
 from stack.model.outcome import Outcome
 from stack.model.rebase import Rebase

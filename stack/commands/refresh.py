@@ -8,8 +8,8 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import absorb, edit
-from stack.flows import refresh as flow
+from stack.flows.line import absorb, edit
+from stack.flows.line import refresh as flow
 
 
 @click.command(short_help="Put what is changed in the workspace into a patch")

@@ -7,7 +7,7 @@ import click
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import rename as flow
+from stack.flows.line import rename as flow
 
 
 @click.command(short_help="Give a patch another name")

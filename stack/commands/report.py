@@ -12,8 +12,8 @@ import click
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import StateError, UsageError
-from stack.flows import ledger_evidence
-from stack.flows import report as flow
+from stack.flows.results import ledger_evidence
+from stack.flows.results import report as flow
 from stack.model.evidence import Evidence
 from stack.model.visible import visible
 from stack.store import atomic
@@ -88,7 +88,7 @@ def command(
 
 def _only_imported(context: Context) -> str | None:
     """The page of what an import took and set aside, where nothing was measured yet."""
-    from stack.flows import report_page
+    from stack.flows.results import report_page
 
     return report_page.imported(context.project)
 
@@ -159,7 +159,7 @@ def _text(
     context: Context, found: flow.Report, form: Format, revisions: tuple[str, ...]
 ) -> str:
     if form == "html":
-        from stack.flows import report_page
+        from stack.flows.results import report_page
 
         return report_page.page(
             context.project, found, context.console.emit, revisions=revisions

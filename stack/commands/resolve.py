@@ -9,8 +9,8 @@ import msgspec
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import rebase_tree
-from stack.flows import resolve as flow
+from stack.flows.rebase import resolve as flow
+from stack.flows.rebase import tree as rebase_tree
 from stack.model.merge3 import Region
 
 

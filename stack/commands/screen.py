@@ -10,8 +10,9 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import report, screen_plan
-from stack.flows import screen as flow
+from stack.flows.results import report
+from stack.flows.verify import screen as flow
+from stack.flows.verify import screen_plan
 from stack.model.screen_setting import Setting, arguments, environment, label
 
 _GOOD = ("FASTER", "SAME", "UNBLOCKED")

@@ -91,7 +91,7 @@ def command(
 
 
 def _for_upstream(ctx: Context, line: Line, name: str, onto: str | None) -> Answer:
-    from stack.flows import upstreaming  # replays and merges, which plain `show` does not
+    from stack.flows.sharing import upstreaming  # replays and merges, which plain `show` does not
 
     found = upstreaming.for_upstream(ctx.project, line, name, ctx.console.emit, onto=onto)
 

@@ -12,7 +12,7 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import split as flow
+from stack.flows.line import split as flow
 from stack.model import split as model
 from stack.model.split import Part, Piece, Plan
 from stack.repo.format import slug

@@ -10,11 +10,12 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import status as flow
+from stack.flows.line import status as flow
 from stack.store.project import Project
 
 if TYPE_CHECKING:
-    from stack.flows import running, upstream_news
+    from stack.flows import upstream_news
+    from stack.flows.build import running
 
 
 SHOWN = 6
@@ -85,7 +86,7 @@ def _environments(project: Project) -> list[running.Running]:
     state = project.paths.state
     if not (state / "active").is_dir() and not (state / "installed").is_dir():
         return []
-    from stack.flows import running
+    from stack.flows.build import running
 
     return running.environments(project)
 

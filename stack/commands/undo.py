@@ -7,7 +7,7 @@ import msgspec
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import undo as flow
+from stack.flows.line import undo as flow
 
 
 @click.command(short_help="Take the last change back")

@@ -7,7 +7,7 @@ import msgspec
 
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import project_setup
+from stack.flows.line import project_setup
 from stack.flows.pins import fetch_upstream
 
 

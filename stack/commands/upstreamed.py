@@ -7,7 +7,7 @@ import click
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows import upstreaming as flow
+from stack.flows.sharing import upstreaming as flow
 
 
 @click.command(short_help="Record where upstream's review of a patch stands")

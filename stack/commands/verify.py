@@ -9,10 +9,10 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.flows import calibrate as noise
-from stack.flows import report
-from stack.flows import verify as flow
-from stack.flows.clustering import Where
+from stack.flows.cluster.clustering import Where
+from stack.flows.results import report
+from stack.flows.verify import calibrate as noise
+from stack.flows.verify import verify as flow
 from stack.model.trial import Mode, VerdictRecord
 
 _GOOD = ("FASTER", "SAME", "UNBLOCKED")

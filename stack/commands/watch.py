@@ -11,8 +11,8 @@ import msgspec
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import StateError
-from stack.flows import watch as flow
-from stack.flows.watch_page import lines
+from stack.flows.verify import watch as flow
+from stack.flows.verify.watch_page import lines
 
 
 @click.command("watch", short_help="Look on while a verify or screen runs")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stack.flows.arms import Arm
-from stack.flows.bisect_probe import Ends, Prober
+from stack.flows.measure.arms import Arm
+from stack.flows.verify.bisect_probe import Ends, Prober
 from tests.flows.test_verify_compare import CRASH, RAISES, Lab, behaves, lab
 
 USELESS = "import sys\nsys.exit(125)\n"

@@ -11,20 +11,20 @@ import msgspec
 import pytest
 
 from stack.errors import BenchFailed, StateError
-from stack.flows.build import build
-from stack.flows.cluster import Cluster
-from stack.flows.cluster_hosts import Away
-from stack.flows.clustering import _named
+from stack.flows.build.build import build
+from stack.flows.cluster.cluster import Cluster
+from stack.flows.cluster.clustering import _named
+from stack.flows.cluster.host_agent import HostAgent, Order, code
+from stack.flows.cluster.hosts import Away
+from stack.flows.cluster.parcels import Entry, Parcel, Store, of_files, of_layer
+from stack.flows.cluster.remote import Layers, Remote
 from stack.flows.events import Said
-from stack.flows.executor import HostLost
-from stack.flows.host_agent import HostAgent, Order, code
-from stack.flows.measuring import measuring
-from stack.flows.parcels import Entry, Parcel, Store, of_files, of_layer
-from stack.flows.pool import Here, Lost, Task
-from stack.flows.remote import Layers, Remote
-from stack.flows.verify_plan import choose, comparisons
-from stack.flows.verify_trials import Session
-from stack.flows.verifying import Verifying
+from stack.flows.measure.executor import HostLost
+from stack.flows.measure.measuring import measuring
+from stack.flows.measure.plan import choose, comparisons
+from stack.flows.measure.pool import Here, Lost, Task
+from stack.flows.measure.trials import Session
+from stack.flows.verify.verifying import Verifying
 from stack.store.paths import Paths
 from stack.store.project import Project
 from tests.flows.test_verify_compare import Lab, behaves, lab

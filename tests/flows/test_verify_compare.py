@@ -16,11 +16,11 @@ import pytest
 
 from stack.bench.logs import catalogue
 from stack.errors import BenchFailed
-from stack.flows.arms import Arm, Comparison
+from stack.flows.build.layers import PROBE
 from stack.flows.events import Event, Progress, Said
-from stack.flows.layers import PROBE
-from stack.flows.verify_compare import Comparing, Found
-from stack.flows.verify_trials import Ground, Session
+from stack.flows.measure.arms import Arm, Comparison
+from stack.flows.measure.compare import Comparing, Found
+from stack.flows.measure.trials import Ground, Session
 from stack.model.line import Member
 from stack.model.outcome import Outcome
 from stack.model.settings import Bench, Gate

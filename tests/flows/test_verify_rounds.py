@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from stack.flows.arms import Comparison
-from stack.flows.pool import Here
-from stack.flows.verify_rounds import groups
-from stack.flows.verifying import Verifying
+from stack.flows.measure.arms import Comparison
+from stack.flows.measure.pool import Here
+from stack.flows.measure.rounds import groups
+from stack.flows.verify.verifying import Verifying
 from stack.model.line import Member
 from tests.flows.test_verify_compare import CRASH, Lab, behaves, lab
 

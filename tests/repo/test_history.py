@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.flows.origins import Origin, origins
+from stack.flows.rebase.origins import Origin, origins
 from stack.model.mail import parse_mail
 from stack.model.objects import Commit, Person
 from stack.model.outcome import Outcome

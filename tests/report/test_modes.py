@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stack.flows.staleness import digest_of
+from stack.flows.measure.staleness import digest_of
 from stack.store.ledger import Ledger
 from stack.store.paths import Paths
 from stack.store.project import Project

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from stack.flows.pile_order import ordered
-from stack.flows.pile_read import list_files, read_inputs
-from stack.flows.pile_replay import Replay, Row
-from stack.flows.pile_route import Router
-from stack.flows.pile_world import World
+from stack.flows.pile.order import ordered
+from stack.flows.pile.read import list_files, read_inputs
+from stack.flows.pile.replay import Replay, Row
+from stack.flows.pile.route import Router
+from stack.flows.pile.world import World
 from stack.model.objects import EMPTY_TREE, FILE, Entry
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore

@@ -1,0 +1,1 @@
+"""The same trials on other hosts."""

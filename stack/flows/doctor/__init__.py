@@ -1,0 +1,1 @@
+"""What a machine, a profile or a model lacks, found out before anything is run."""

@@ -1,0 +1,1 @@
+"""A line and its workspace: applied, edited, exported, taken back."""

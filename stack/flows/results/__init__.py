@@ -1,0 +1,1 @@
+"""What was measured, told, decided upon, exchanged and explained."""
