@@ -314,8 +314,8 @@ def engine(fixture: Fixture, n: int, folder: Path, write: bool) -> tuple[float, 
     code = (
         "import os, sys, time\n"
         "from pathlib import Path\n"
-        "from stack.model.mail import parse_mail\n"
-        "from stack.model.parse_diff import parse_diff\n"
+        "from stack.model.mail.mail import parse_mail\n"
+        "from stack.model.diff.parse import parse_diff\n"
         "from stack.repo.carry_series import carry_series\n"
         "from stack.repo.client import Git\n"
         "from stack.repo.odb import ObjectStore\n"

@@ -25,8 +25,8 @@ from typing import Any
 
 import tomlkit
 
-from stack.model.judge import LOOK_ALPHA, LOOKS
-from stack.model.pairs import Prior, detectable, prior_from
+from stack.model.measure.judge import LOOK_ALPHA, LOOKS
+from stack.model.measure.pairs import Prior, detectable, prior_from
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE = "patches/vllm/0.29.0"

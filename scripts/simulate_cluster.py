@@ -24,11 +24,11 @@ from stack.flows.cluster.hosts import Away
 from stack.flows.cluster.ray_cluster import Ray
 from stack.flows.measure.book import Book
 from stack.flows.measure.pool import Lost, Task
-from stack.model.judge import Rule, judge_pairs, next_step
-from stack.model.over_hosts import over_machines
-from stack.model.pairs import Pair
-from stack.model.schedule import Scheduler, Work
-from stack.model.trial import Figures, Trial
+from stack.model.measure.judge import Rule, judge_pairs, next_step
+from stack.model.measure.over_hosts import over_machines
+from stack.model.measure.pairs import Pair
+from stack.model.measure.schedule import Scheduler, Work
+from stack.model.measure.trial import Figures, Trial
 from stack.store.ledger import Ledger
 
 EACH = 10

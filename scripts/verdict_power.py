@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from stack.model.judge import LOOK_ALPHA, LOOKS, Rule, next_step
-from stack.model.pairs import Pair, Prior, log_ratios, prior_from
-from stack.model.verdict import Judgement, Verdict, over_patches
+from stack.model.measure.judge import LOOK_ALPHA, LOOKS, Rule, next_step
+from stack.model.measure.pairs import Pair, Prior, log_ratios, prior_from
+from stack.model.measure.verdict import Judgement, Verdict, over_patches
 
 EFFECTS = (0.0, 0.01, 0.02, 0.05)
 SD = 0.0062

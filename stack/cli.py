@@ -17,7 +17,7 @@ from stack import __version__
 from stack.console import Color, Console, error_document
 from stack.context import Answer, Context
 from stack.errors import ConfigError, StackError, SystemFailure, UsageError
-from stack.model.records import Result
+from stack.model.line.records import Result
 from stack.store import paths
 from stack.verbs import GROUPS
 
@@ -51,7 +51,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.list_commands(ctx):
-            from stack.model.line import near
+            from stack.model.line.line import near
 
             hint = near(args[0], self.list_commands(ctx), "stack --help")
             raise UsageError(f"no verb `{args[0]}`", hint=hint)

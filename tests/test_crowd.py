@@ -96,7 +96,7 @@ def test_no_line_of_the_ledger_is_lost_or_torn(tmp_path: Path) -> None:
     """Processes that append at once; every record of each is there, whole."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from stack.model.trial import Machine\n"
+        "from stack.model.measure.trial import Machine\n"
         "from stack.store.ledger import Ledger\n"
         "book = Ledger(Path(sys.argv[1]))\n"
         "for number in range(60):\n"

@@ -22,11 +22,11 @@ from stack.flows.pile.read import list_files, read_inputs
 from stack.flows.pile.replay import Replay, Replayed
 from stack.flows.pile.route import Router
 from stack.flows.pile.world import World
-from stack.model.linediff import split
+from stack.model.diff.linediff import split
 from stack.model.objects import EMPTY_TREE, FILE, FOLDER, Entry
-from stack.model.pile import Damage
-from stack.model.pile_decode import decode
-from stack.model.pile_parse import parse
+from stack.model.pile.decode import decode
+from stack.model.pile.parse import parse
+from stack.model.pile.sections import Damage
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
 from tests.support.pile_maker import Maker

@@ -19,9 +19,9 @@ from stack.flows.build import environment
 from stack.flows.build.layers import PROBE
 from stack.flows.measure.arms import Arm, Comparison
 from stack.flows.measure.trials import Ground, Session
-from stack.model.line import Member
-from stack.model.outcome import Outcome
-from stack.model.settings import Bench, Gate
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
+from stack.model.project.settings import Bench, Gate
 from stack.store.ledger import Ledger
 from stack.store.paths import Paths
 from tests.support.engine import REAL_ENVIRONMENT, ROOT, alone, build_engine

@@ -10,9 +10,9 @@ import pytest
 
 from stack.flows.doctor.preflight_files import read
 from stack.model.hardware import Hardware
-from stack.model.preflight import points
-from stack.model.preflight_arguments import read as read_arguments
-from stack.model.preflight_case import Case
+from stack.model.preflight.arguments import read as read_arguments
+from stack.model.preflight.case import Case
+from stack.model.preflight.preflight import points
 from tests.support.engine import REAL_ENVIRONMENT, ROOT, build_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.upstream, pytest.mark.xdist_group("engine")]

@@ -12,8 +12,8 @@ import random
 import time
 from pathlib import Path
 
+from stack.model.line.outcome import Outcome
 from stack.model.objects import EMPTY_TREE
-from stack.model.outcome import Outcome
 from tests.support.carrying import Moving
 
 SECONDS = float(os.environ.get("STACK_FUZZ_SECONDS", "30"))

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stack.model.budget import token_budget
-from stack.model.ending import Ending
-from stack.model.engine_log import PATTERNS, EngineFacts, read_line
-from stack.model.findings import Diagnosis
-from stack.model.loglines import clean
-from stack.model.scan import BLOCK, Scanner, joined
-from stack.model.signatures import Catalogue, Classifier
-from stack.model.timing import PATTERNS as TIMING_PATTERNS
-from stack.model.timing import Timings
+from stack.model.log.budget import token_budget
+from stack.model.log.ending import Ending
+from stack.model.log.engine import PATTERNS, EngineFacts, read_line
+from stack.model.log.findings import Diagnosis
+from stack.model.log.lines import clean
+from stack.model.log.scan import BLOCK, Scanner, joined
+from stack.model.log.signatures import Catalogue, Classifier
+from stack.model.log.timing import PATTERNS as TIMING_PATTERNS
+from stack.model.log.timing import Timings
 
 _LONGEST_LINE = 4 * BLOCK
 _PATTERNS = (*PATTERNS, *TIMING_PATTERNS)

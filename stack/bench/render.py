@@ -12,7 +12,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from stack.errors import ConfigError
-from stack.model.line import near
+from stack.model.line.line import near
 
 # What a template may be made of. A project's settings are read by verbs that only look, so that
 # their time and memory are bounded by their length: nothing loops, is called, or makes texts grow.

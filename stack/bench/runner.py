@@ -16,9 +16,9 @@ import msgspec
 
 from stack.bench import environment, evidence, logs, metrics, patience
 from stack.host import process, survivors
-from stack.model import outputs
-from stack.model.signatures import Catalogue
-from stack.model.trial import Figures
+from stack.model.log.signatures import Catalogue
+from stack.model.measure import outputs
+from stack.model.measure.trial import Figures
 
 PROBE_LIMIT = 120.0
 FILES, LOADED = "files.json", "loaded.jsonl"

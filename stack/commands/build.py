@@ -15,7 +15,7 @@ from stack.context import Answer, Context, Verb
 from stack.flows.build import build as flow
 from stack.flows.build import script
 from stack.flows.build.bill import bill
-from stack.model.build import BuildRecord
+from stack.model.project.build import BuildRecord
 from stack.store import atomic
 
 COLUMNS = ("line", "patch", "tree", "layer")

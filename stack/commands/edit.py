@@ -65,7 +65,7 @@ def command(
 def _ask(old: str, text: tuple[str, ...]) -> str | None:
     """The new message: the given paragraphs over the old trailers, or what the editor gives."""
     if text:
-        from stack.model.mail import render_message, split_message
+        from stack.model.mail.mail import render_message, split_message
 
         trailers = split_message(old.encode())[2]
         return render_message(text[0], "\n\n".join(text[1:]), trailers).decode()

@@ -9,7 +9,7 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows.sharing import lint as flow
-from stack.model.lint import CODES, Finding
+from stack.model.line.lint import CODES, Finding
 
 
 @click.command(short_help="Review the text of patches")

@@ -9,7 +9,7 @@ from stack import quick
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.model.line import near
+from stack.model.line.line import near
 
 
 @click.command(short_help="List lines and their patches")

@@ -8,7 +8,7 @@ from stack import options
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
 from stack.flows.line import refresh as flow
-from stack.model.line import PatchKind
+from stack.model.line.line import PatchKind
 
 KINDS = ("fix", "feature", "diagnostic", "experiment")
 

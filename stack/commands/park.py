@@ -11,7 +11,7 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows.results import promote as flow
-from stack.model.line import Reason
+from stack.model.line.line import Reason
 
 
 @click.command(short_help="Take a patch out of use, with the reason and what was measured")

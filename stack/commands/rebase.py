@@ -14,9 +14,9 @@ from stack.errors import Conflict, UsageError
 from stack.flows import pins
 from stack.flows.rebase import rebase as flow
 from stack.flows.rebase import tree as rebase_tree
-from stack.model.line import REASONS, Reason
-from stack.model.outcome import Outcome
-from stack.model.rebase import Rebase
+from stack.model.line.line import REASONS, Reason
+from stack.model.line.outcome import Outcome
+from stack.model.line.rebase import Rebase
 from stack.store.project import Project
 
 

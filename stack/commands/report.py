@@ -14,7 +14,7 @@ from stack.context import Answer, Context, Verb
 from stack.errors import StateError, UsageError
 from stack.flows.results import ledger_evidence
 from stack.flows.results import report as flow
-from stack.model.evidence import Evidence
+from stack.model.exchange.evidence import Evidence
 from stack.model.visible import visible
 from stack.store import atomic
 from stack.store.project import Line

@@ -11,7 +11,7 @@ from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.flows.rebase import resolve as flow
 from stack.flows.rebase import tree as rebase_tree
-from stack.model.merge3 import Region
+from stack.model.diff.merge3 import Region
 
 
 @click.command(short_help="Answer conflict regions, and tend the memory of answers")

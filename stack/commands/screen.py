@@ -13,7 +13,7 @@ from stack.context import Answer, Context, Verb
 from stack.flows.results import report
 from stack.flows.verify import screen as flow
 from stack.flows.verify import screen_plan
-from stack.model.screen_setting import Setting, arguments, environment, label
+from stack.model.measure.screen_setting import Setting, arguments, environment, label
 
 _GOOD = ("FASTER", "SAME", "UNBLOCKED")
 _BAD = ("SLOWER", "BROKEN", "STALLED", "BLOCKED")

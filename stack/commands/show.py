@@ -10,9 +10,9 @@ from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
-from stack.model.line import near
-from stack.model.mail import parse_mail
-from stack.model.parse_diff import parse_diff
+from stack.model.diff.parse import parse_diff
+from stack.model.line.line import near
+from stack.model.mail.mail import parse_mail
 from stack.store.project import Line, Project
 
 

@@ -13,8 +13,8 @@ from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import UsageError
 from stack.flows.line import split as flow
-from stack.model import split as model
-from stack.model.split import Part, Piece, Plan
+from stack.model.line import split as model
+from stack.model.line.split import Part, Piece, Plan
 from stack.repo.format import slug
 
 

@@ -13,7 +13,7 @@ from stack.flows.cluster.clustering import Where
 from stack.flows.results import report
 from stack.flows.verify import calibrate as noise
 from stack.flows.verify import verify as flow
-from stack.model.trial import Mode, VerdictRecord
+from stack.model.measure.trial import Mode, VerdictRecord
 
 _GOOD = ("FASTER", "SAME", "UNBLOCKED")
 _BAD = ("SLOWER", "BROKEN", "STALLED")

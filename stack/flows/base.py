@@ -10,8 +10,8 @@ import msgspec
 
 from stack.errors import SourceError, UsageError
 from stack.flows.events import Emit, Progress, Said
-from stack.model.line import Pin, Series
-from stack.model.settings import SourceKind, Upstream
+from stack.model.line.line import Pin, Series
+from stack.model.project.settings import SourceKind, Upstream
 from stack.repo import mirror as mirrors
 from stack.repo import sdist as sdists
 from stack.repo.client import Git

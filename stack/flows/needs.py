@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from stack.errors import ConfigError, StateError
-from stack.model.line import Member, near
+from stack.model.line.line import Member, near
 from stack.store.project import Line, Project
 
 Chosen = Sequence[tuple[Line, Sequence[Member]]]

@@ -9,7 +9,7 @@ import msgspec
 from stack.errors import SourceError, UsageError
 from stack.flows.base import local_path, ref_of
 from stack.flows.events import Emit, Progress, Said
-from stack.model.line import Pin, Sdist
+from stack.model.line.line import Pin, Sdist
 from stack.repo import mirror as mirrors
 from stack.repo import sdist as sdists
 from stack.repo.client import Git

@@ -10,11 +10,11 @@ import msgspec
 from stack.errors import Conflict, StackError
 from stack.flows.base import open_base
 from stack.flows.events import Emit
-from stack.model.line import Member
-from stack.model.mail import parse_mail
-from stack.model.outcome import Outcome, Step
-from stack.model.parse_diff import parse_diff
-from stack.model.settings import SourceKind
+from stack.model.diff.parse import parse_diff
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome, Step
+from stack.model.mail.mail import parse_mail
+from stack.model.project.settings import SourceKind
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import Item, replay

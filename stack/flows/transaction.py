@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from stack.errors import StateError
 from stack.flows.events import Emit, Said
-from stack.model.records import JOURNAL_SCHEMA, Operation, Receipt
+from stack.model.line.records import JOURNAL_SCHEMA, Operation, Receipt
 from stack.repo import locks, operations
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from stack.flows.base import local_path
-from stack.model.mail import parse_mail
-from stack.model.parse_diff import parse_diff
+from stack.model.diff.parse import parse_diff
+from stack.model.mail.mail import parse_mail
 from stack.repo import mirror as mirrors
 from stack.repo.client import Git
 from stack.store.project import Line, Project

@@ -14,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stack.errors import BuildFailed, ConfigError
 from stack.host import process
-from stack.model.build import Interpreter
+from stack.model.project.build import Interpreter
 
 _ASK = (
     "import json,platform,sys,sysconfig;print(json.dumps({'path':sys.executable,"

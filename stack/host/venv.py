@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from stack.host.indexes import Sources
 from stack.host.process import Finished, capture, run
-from stack.model.build import Fetched, Interpreter
+from stack.model.project.build import Fetched, Interpreter
 
 Tick = Callable[[float, int], None]
 

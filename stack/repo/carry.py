@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stack.model.linediff import Change, changes, split
-from stack.model.merge3 import Answer, Merge, Region, merge_lines
+from stack.model.diff.linediff import Change, changes, split
+from stack.model.diff.merge3 import Answer, Merge, Region, merge_lines
 from stack.model.objects import FOLDER, SYMLINK, Changed, Entry
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames, pairs

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from stack.model.linediff import Change
-from stack.model.merge3 import Answer, Region
-from stack.model.outcome import Outcome
+from stack.model.diff.linediff import Change
+from stack.model.diff.merge3 import Answer, Region
+from stack.model.line.outcome import Outcome
 from stack.repo.carry import WHOLE, Merger, Trouble, carry
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from stack.errors import StateError
+from stack.model.line.records import Operation
 from stack.model.objects import EMPTY_TREE, FOLDER, Commit, Entry, Person
-from stack.model.records import Operation
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from stack.model.linediff import split
+from stack.model.diff.linediff import split
 from stack.model.objects import EMPTY_TREE, FOLDER, SYMLINK, Entry
 from stack.repo.odb import ObjectStore
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from stack.model.apply import Misfit, apply_hunks
-from stack.model.diff import Binary, FilePatch, Hunk, Kind
-from stack.model.diff_binary import apply_delta
-from stack.model.mail import Mail
+from stack.model.diff.apply import Misfit, apply_hunks
+from stack.model.diff.binary import apply_delta
+from stack.model.diff.hunks import Binary, FilePatch, Hunk, Kind
+from stack.model.line.outcome import Clash, Outcome, Step
+from stack.model.mail.mail import Mail
 from stack.model.objects import FILE, FOLDER, SUBMODULE, SYMLINK, Commit, Entry, object_id
-from stack.model.outcome import Clash, Outcome, Step
 from stack.repo.odb import ObjectStore
 
 

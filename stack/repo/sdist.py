@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from stack.errors import SourceError
-from stack.model.diff_paths import is_git
-from stack.model.line import Sdist
+from stack.model.diff.paths import is_git
+from stack.model.line.line import Sdist
 from stack.model.objects import EMPTY_TREE, EXECUTABLE, FILE, SYMLINK, Commit, Entry, Person
 from stack.repo.odb import ObjectStore
 

@@ -6,9 +6,9 @@ from collections.abc import Set as AbstractSet
 from functools import cache, partial
 from typing import Self
 
-from stack.model import pycheck
 from stack.model.objects import FOLDER, SYMLINK
-from stack.model.pyimports import missing_imports, names_of
+from stack.model.python import check as pycheck
+from stack.model.python.imports import missing_imports, names_of
 from stack.repo.carry import Carried, Merger
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import show

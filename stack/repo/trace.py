@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from stack.model.linediff import Change
-from stack.model.merge3 import Answer
+from stack.model.diff.linediff import Change
+from stack.model.diff.merge3 import Answer
 from stack.model.objects import Entry
 from stack.repo.carry import WHOLE, MergedPath, Merger
 from stack.repo.carry_series import CarriedStep

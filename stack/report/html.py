@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from stack.model.ladder import Cumulative
-from stack.model.line import Member, Pin
-from stack.model.trial import Machine, Trial, VerdictRecord
+from stack.model.line.line import Member, Pin
+from stack.model.measure.ladder import Cumulative
+from stack.model.measure.trial import Machine, Trial, VerdictRecord
 from stack.report import svg
 
 MODES = ("marginal", "cumulative", "leave-one-out", "default-off")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from stack.model.trial import VerdictRecord
+from stack.model.measure.trial import VerdictRecord
 
 WIDTH, MIDDLE = 240.0, 120.0
 """Units of an effect's picture; no effect stands in the middle."""

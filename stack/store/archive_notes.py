@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from stack.model.line import Pin
+from stack.model.line.line import Pin
 from stack.store import atomic
 
 

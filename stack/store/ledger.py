@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from stack.errors import SchemaTooNew
-from stack.model.trial import (
+from stack.model.measure.trial import (
     LEDGER_SCHEMA,
     Calibration,
     Machine,

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import BadPatch, ConfigError, UsageError
-from stack.model import settings as model
 from stack.model import toml
-from stack.model.line import SCHEMA, Series, digest, near
+from stack.model.line.line import SCHEMA, Series, digest, near
+from stack.model.project import settings as model
 from stack.store.paths import CONFIG, Paths
 
 SERIES = "series.toml"

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from stack.errors import ConfigError, SchemaTooNew
-from stack.model.merge3 import Region
+from stack.model.diff.merge3 import Region
 from stack.store import atomic
 
 SCHEMA = 1

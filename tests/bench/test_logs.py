@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack.bench import logs
-from stack.model.engine_log import Throughput
+from stack.model.log.engine import Throughput
 
 SHIPPED = logs.catalogue()
 GPU = """\

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stack.bench.logs import catalogue
-from stack.model.findings import Diagnosis
-from stack.model.signatures import Catalogue, classify
+from stack.model.log.findings import Diagnosis
+from stack.model.log.signatures import Catalogue, classify
 
 SHIPPED = catalogue()
 ENGINE = "(EngineCore pid=4711) ERROR 11-30 07:40:12 [core.py:1374] "

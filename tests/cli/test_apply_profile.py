@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.screen import candidates
-from stack.model.screen_setting import environment, label
-from stack.model.settings import Settings
+from stack.model.measure.screen import candidates
+from stack.model.measure.screen_setting import environment, label
+from stack.model.project.settings import Settings
 from tests.support.cli import Stack
 from tests.support.engine import REAL_ENVIRONMENT, ROOT, real_project
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stack.model.trial import Figures, Machine, Trial
+from stack.model.measure.trial import Figures, Machine, Trial
 from stack.store.ledger import Ledger
 from tests.support.cli import Stack
 from tests.support.repo import RepoBuilder

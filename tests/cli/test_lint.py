@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.lint import CODES
+from stack.model.line.lint import CODES
 from tests.support.cli import Stack
 from tests.support.engine import REAL_ENVIRONMENT, ROOT
 from tests.support.repo import RepoBuilder

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stack.model.trial import Machine, VerdictRecord
+from stack.model.measure.trial import Machine, VerdictRecord
 from stack.store.ledger import Ledger
 from tests.support.cli import Stack
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stack.model.bisect import Answer, Search
+from stack.model.measure.bisect import Answer, Search
 from tests.support.repo import RepoBuilder
 from tests.support.toy_engine import CORE, Toy, text
 

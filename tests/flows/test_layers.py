@@ -14,7 +14,7 @@ from stack.errors import BuildFailed
 from stack.flows.build import layers
 from stack.flows.build.environment import Base
 from stack.flows.prefixes import Prefix, Replayed
-from stack.model.build import BuildRecord, Fetched, Interpreter
+from stack.model.project.build import BuildRecord, Fetched, Interpreter
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
 from stack.store.paths import Paths

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stack.errors import ConfigError
-from stack.model import edit
-from stack.model.decision import missing
-from stack.model.trial import VerdictRecord
-from stack.model.verdict import Verdict
+from stack.model.line import edit
+from stack.model.measure.decision import missing
+from stack.model.measure.trial import VerdictRecord
+from stack.model.measure.verdict import Verdict
 from tests.support.cli import Stack
 from tests.support.project import Demo
 from tests.support.toy_engine import Toy

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stack.host import survivors
-from stack.model.trial import digest
+from stack.model.measure.trial import digest
 from stack.store import lock
 from tests.support import processes
 from tests.support.cli import Output

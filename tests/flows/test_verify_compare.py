@@ -21,10 +21,10 @@ from stack.flows.events import Event, Progress, Said
 from stack.flows.measure.arms import Arm, Comparison
 from stack.flows.measure.compare import Comparing, Found
 from stack.flows.measure.trials import Ground, Session
-from stack.model.line import Member
-from stack.model.outcome import Outcome
-from stack.model.settings import Bench, Gate
-from stack.model.trial import Trial
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
+from stack.model.measure.trial import Trial
+from stack.model.project.settings import Bench, Gate
 from stack.store.ledger import Ledger
 from stack.store.paths import Paths
 

@@ -12,7 +12,7 @@ from stack.flows.measure.arms import Comparison
 from stack.flows.measure.pool import Here
 from stack.flows.measure.rounds import groups
 from stack.flows.verify.verifying import Verifying
-from stack.model.line import Member
+from stack.model.line.line import Member
 from tests.flows.test_verify_compare import CRASH, Lab, behaves, lab
 
 FOUR = (behaves("100.0"), behaves("100.1"), behaves("110.0"), behaves("110.2"))

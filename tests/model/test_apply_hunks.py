@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.model.apply import Misfit, Placed, apply_hunks
+from stack.model.diff.apply import Misfit, Placed, apply_hunks
+from stack.model.diff.parse import parse_diff
 from stack.model.objects import object_id
-from stack.model.parse_diff import parse_diff
 
 
 def git_diff(old: bytes, new: bytes, folder: Path, context: int = 3) -> bytes:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack.bench.logs import LogReport, catalogue, document, read_log
-from stack.model import samples
-from stack.model.budget import ms_per_token, token_budget
-from stack.model.samples import Samples
-from stack.model.timing import Row
+from stack.model.log import samples
+from stack.model.log.budget import ms_per_token, token_budget
+from stack.model.log.samples import Samples
+from stack.model.log.timing import Row
 
 numpy = pytest.importorskip("numpy")
 SHIPPED = catalogue()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stack.errors import ConfigError
-from stack.model import edit
-from stack.model.line import Member, Pin, Sdist
+from stack.model.line import edit
+from stack.model.line.line import Member, Pin, Sdist
 
 TEXT = """\
 # top

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.model.judge import LOOKS, Arm, Rule, judge, judge_pairs, looks_up_to, next_step
-from stack.model.line import Claim
-from stack.model.pairs import Pair, Prior
-from stack.model.verdict import Judgement, Verdict, holds, over_patches
+from stack.model.line.line import Claim
+from stack.model.measure.judge import LOOKS, Arm, Rule, judge, judge_pairs, looks_up_to, next_step
+from stack.model.measure.pairs import Pair, Prior
+from stack.model.measure.verdict import Judgement, Verdict, holds, over_patches
 
 PRIOR = Prior(sd=0.009, pairs=16)
 RULE = Rule(prior=PRIOR)

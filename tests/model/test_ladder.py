@@ -7,8 +7,8 @@ import math
 import msgspec
 import pytest
 
-from stack.model.ladder import cumulative
-from stack.model.trial import VerdictRecord
+from stack.model.measure.ladder import cumulative
+from stack.model.measure.trial import VerdictRecord
 
 
 def effect(patch: str, ratio: float | None, distance: float | None = None, word: str = "SAME") -> (

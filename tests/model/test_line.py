@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stack.model.line import near
+from stack.model.line.line import near
 
 
 def test_a_name_that_several_lines_have_is_offered_once() -> None:

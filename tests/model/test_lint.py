@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stack.model import lint
-from stack.model.line import Member
-from stack.model.mail import parse_mail
-from stack.model.parse_diff import parse_diff
+from stack.model.diff.parse import parse_diff
+from stack.model.line import lint
+from stack.model.line.line import Member
+from stack.model.mail.mail import parse_mail
 from tests.support.repo import RepoBuilder
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stack.model.literals import required
+from stack.model.log.literals import required
 
 WORDS = ["cancelled", "worker", "a+b", "x", "shared memory", "(1)", "[core]", "E|F"]
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack.errors import BadPatch
-from stack.model.mail import Mail, parse_mail, render_message, split_message
+from stack.model.mail.mail import Mail, parse_mail, render_message, split_message
 from stack.model.objects import Commit, Person
 from stack.repo.client import Git
 from stack.repo.format import format_commits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stack.model.mailbox import split_mailbox
+from stack.model.mail.mailbox import split_mailbox
 
 START = b"From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"
 MAIL = START + b"From: A <a@b>\nSubject: x\n\ntext\n\ndiff --git a/f b/f\n+x\n"

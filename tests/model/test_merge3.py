@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.model.linediff import split
-from stack.model.merge3 import Region, merge
+from stack.model.diff.linediff import split
+from stack.model.diff.merge3 import Region, merge
 
 BASE = b"".join(b"%d\n" % n for n in range(1, 21))
 

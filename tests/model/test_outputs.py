@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from stack.model import outputs
+from stack.model.measure import outputs
 
 
 @pytest.mark.parametrize(

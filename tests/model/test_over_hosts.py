@@ -9,10 +9,10 @@ import statistics
 import pytest
 from scipy import stats
 
-from stack.model.judge import Rule, judge_pairs
-from stack.model.over_hosts import combine, over_machines
-from stack.model.pairs import Pair
-from stack.model.verdict import Judgement, Verdict
+from stack.model.measure.judge import Rule, judge_pairs
+from stack.model.measure.over_hosts import combine, over_machines
+from stack.model.measure.pairs import Pair
+from stack.model.measure.verdict import Judgement, Verdict
 
 
 def judged(before: float, after: float, scatter: float, seed: int, pairs: int = 3) -> Judgement:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stack.errors import BadPatch
-from stack.model.diff import FilePatch
-from stack.model.parse_diff import parse_diff
+from stack.model.diff.hunks import FilePatch
+from stack.model.diff.parse import parse_diff
 
 HEAD = b"diff --git a/f b/f\nindex 1111111..2222222 100644\n--- a/f\n+++ b/f\n"
 FILE = b"diff --git a/f b/f\n"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stack.model.pile_lines import Lines
-from stack.model.pile_parse import parse
-from stack.model.pile_place import Placing, Unfit, place
+from stack.model.pile.lines import Lines
+from stack.model.pile.parse import parse
+from stack.model.pile.place import Placing, Unfit, place
 
 HEAD = b"--- a/f\n+++ b/f\n@@\n"
 END = b"\\ No newline at end of file\n"

@@ -11,10 +11,10 @@ import tracemalloc
 
 import pytest
 
-from stack.model.pile import Damage, Flag, Section
-from stack.model.pile_decode import ROOM, decode
-from stack.model.pile_parse import parse
-from stack.model.pile_paths import find, leads_out, prefix_of, suffixes
+from stack.model.pile.decode import ROOM, decode
+from stack.model.pile.parse import parse
+from stack.model.pile.paths import find, leads_out, prefix_of, suffixes
+from stack.model.pile.sections import Damage, Flag, Section
 
 DIFF = (
     b"diff --git a/pkg/app.py b/pkg/app.py\nindex 1234567..89abcde 100644\n--- a/pkg/app.py\n"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from stack.model.hardware import Hardware
-from stack.model.preflight import points
-from stack.model.preflight_arguments import Arguments, amount, read
-from stack.model.preflight_case import Case, Point
-from stack.model.preflight_kv import bytes_per_rank, longest_for
-from stack.model.preflight_shape import shape, tensors
+from stack.model.preflight.arguments import Arguments, amount, read
+from stack.model.preflight.case import Case, Point
+from stack.model.preflight.kv import bytes_per_rank, longest_for
+from stack.model.preflight.preflight import points
+from stack.model.preflight.shape import shape, tensors
 
 MINIMAX = {
     "model_type": "minimax_m2", "hidden_size": 3072, "intermediate_size": 1536,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stack.model.linediff import changes, split
-from stack.model.pycheck import suspects
-from stack.model.pyimports import Exports, names_of
-from stack.model.pyimports import missing_imports as missing
+from stack.model.diff.linediff import changes, split
+from stack.model.python.check import suspects
+from stack.model.python.imports import Exports, names_of
+from stack.model.python.imports import missing_imports as missing
 
 CLASS = b"""class Engine:
     def begin(self):

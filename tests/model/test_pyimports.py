@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from stack.model.linediff import changes, split
-from stack.model.pyimports import _all_missing, missing_imports
+from stack.model.diff.linediff import changes, split
+from stack.model.python.imports import _all_missing, missing_imports
 
 MODULES = {"pkg": set[str](), "pkg.ops": {"gemm", "relu"}, "pkg.far.away": {"one"}}
 STATEMENTS = [

@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from stack.model import pyparse
-from stack.model.linediff import changes, split
-from stack.model.pyparse import parse, parses
+from stack.model.diff.linediff import changes, split
+from stack.model.python import parse as pyparse
+from stack.model.python.parse import parse, parses
 
 SOURCES = [Path(module.__file__ or "").read_bytes() for module in (argparse, ast, random, textwrap)]
 LINES = [

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.model import scan
-from stack.model.scan import Needles, Scanner
+from stack.model.log import scan
+from stack.model.log.scan import Needles, Scanner
 
 PATTERNS = [
     rb"Throughput: ([\d.]+) requests/s",

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stack.model.schedule import MOST_LOSSES, Scheduler, Work
+from stack.model.measure.schedule import MOST_LOSSES, Scheduler, Work
 
 
 def works(count: int) -> list[Work]:

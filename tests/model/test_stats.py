@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stack.model.pairs import (
+from stack.model.measure.pairs import (
     Pair,
     Prior,
     detectable,
@@ -18,7 +18,7 @@ from stack.model.pairs import (
     prior_from,
     slow_outlier,
 )
-from stack.model.stats import beta_cdf, f_tail, holm, t_cdf, t_quantile, t_tail
+from stack.model.measure.stats import beta_cdf, f_tail, holm, t_cdf, t_quantile, t_tail
 
 oracle = pytest.importorskip("scipy.stats")
 dfs = st.one_of(st.integers(1, 60).map(float), st.floats(0.5, 2000.0))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.outcome import Outcome
+from stack.model.line.outcome import Outcome
 from tests.conftest import numbered
 from tests.support.carrying import Commits, Files, Moving
 

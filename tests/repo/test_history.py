@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from stack.flows.rebase.origins import Origin, origins
-from stack.model.mail import parse_mail
+from stack.model.diff.parse import parse_diff
+from stack.model.line.outcome import Outcome
+from stack.model.mail.mail import parse_mail
 from stack.model.objects import Commit, Person
-from stack.model.outcome import Outcome
-from stack.model.parse_diff import parse_diff
 from stack.repo.carry import Merger
 from stack.repo.carry_series import CarriedStep, carry_series
 from stack.repo.odb import ObjectStore

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.mail import parse_mail
+from stack.model.diff.parse import parse_diff
+from stack.model.line.outcome import Outcome, Step
+from stack.model.mail.mail import parse_mail
 from stack.model.objects import Entry
-from stack.model.outcome import Outcome, Step
-from stack.model.parse_diff import parse_diff
 from stack.repo.client import Git
 from stack.repo.format import format_commits
 from stack.repo.odb import ObjectStore

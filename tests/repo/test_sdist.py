@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stack.errors import SourceError
-from stack.model.line import Sdist
+from stack.model.line.line import Sdist
 from stack.model.objects import Entry
 from stack.repo import sdist
 from stack.repo.odb import ObjectStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stack.model.trial import Figures, Machine, Trial, VerdictRecord
+from stack.model.measure.trial import Figures, Machine, Trial, VerdictRecord
 from stack.report import svg
 from stack.store.ledger import Ledger
 from tests.support.browser import CHROMIUM, Browser

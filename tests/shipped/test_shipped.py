@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.line import Member, Series
-from stack.model.mail import parse_mail
-from stack.model.parse_diff import parse_diff
+from stack.model.diff.parse import parse_diff
+from stack.model.line.line import Member, Series
+from stack.model.mail.mail import parse_mail
 from tests.support.engine import ROOT, Engine, build_engine, git_history, patched_tree, real_project
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from stack.errors import SchemaTooNew
-from stack.model.trial import Machine, Trial
+from stack.model.measure.trial import Machine, Trial
 from stack.store.ledger import Ledger
 
 

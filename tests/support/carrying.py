@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stack.model.mail import parse_mail
-from stack.model.merge3 import Answer
-from stack.model.parse_diff import parse_diff
+from stack.model.diff.merge3 import Answer
+from stack.model.diff.parse import parse_diff
+from stack.model.mail.mail import parse_mail
 from stack.repo.carry_series import CarriedStep, OnConflict, carry_series
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from stack.model.linediff import changes, split
+from stack.model.diff.linediff import changes, split
 from stack.model.objects import object_id
 
 Contents = dict[str, bytes | None]

@@ -1,1 +1,1 @@
-"""From a profile to an environment that runs a prefix: base, layers, recipes, and which one is served."""
+"""From a profile to an environment that runs a prefix: base, layers, recipes, serving."""

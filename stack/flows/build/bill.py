@@ -11,7 +11,7 @@ from typing import Any
 
 from stack import __version__
 from stack.flows.build.build import Built
-from stack.model.build import BuildRecord
+from stack.model.project.build import BuildRecord
 from stack.store.project import Project
 
 

@@ -15,7 +15,7 @@ from stack.flows.build.layers import Layer
 from stack.flows.build.shadow import import_name
 from stack.flows.events import Emit, Progress, Said
 from stack.flows.prefixes import Prefix, Replayed, replayed
-from stack.model.settings import Profile
+from stack.model.project.settings import Profile
 from stack.store import atomic
 from stack.store.project import Line, Project
 

@@ -12,8 +12,8 @@ import msgspec
 from stack.bench.render import render_all, render_env
 from stack.errors import BuildFailed
 from stack.host import packages, pythons
-from stack.model.build import BUILD_SCHEMA, BuildRecord, Interpreter, base_key
-from stack.model.settings import Profile
+from stack.model.project.build import BUILD_SCHEMA, BuildRecord, Interpreter, base_key
+from stack.model.project.settings import Profile
 from stack.store import lock
 from stack.store.project import Project
 

@@ -26,7 +26,7 @@ from stack.flows.events import Emit, Progress, Said
 from stack.host import indexes, packages
 from stack.host.process import Finished
 from stack.host.venv import Installer, explain, pins, pip_fetched, uv_fetched, without
-from stack.model.build import BuildRecord, Fetched
+from stack.model.project.build import BuildRecord, Fetched
 from stack.store import atomic, lock
 from stack.store.project import Project
 

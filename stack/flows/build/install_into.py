@@ -18,8 +18,8 @@ from stack.flows.build.shadow import Shadow, import_name, refuse_other_files, sp
 from stack.flows.events import Emit, Said
 from stack.flows.prefixes import replayed
 from stack.host import packages as installed
-from stack.model.line import Pin
-from stack.model.serving import InstallRecord
+from stack.model.line.line import Pin
+from stack.model.project.serving import InstallRecord
 from stack.store import atomic
 from stack.store.project import Project
 

@@ -13,9 +13,9 @@ from stack.errors import BuildFailed, ConfigError
 from stack.flows.build import environment
 from stack.flows.build.environment import Base
 from stack.host import process
-from stack.model.line import near
-from stack.model.recipe import Recipe
-from stack.model.settings import Profile
+from stack.model.line.line import near
+from stack.model.project.recipe import Recipe
+from stack.model.project.settings import Profile
 from stack.store.paths import CONFIG
 from stack.store.project import Line, Project
 

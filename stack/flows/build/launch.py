@@ -15,7 +15,7 @@ from stack.flows.build import environment
 from stack.flows.build.serve import base_of, choose, current, refuse_gone
 from stack.flows.build.shadow import import_name
 from stack.flows.events import Emit, Said
-from stack.model.serving import Serving
+from stack.model.project.serving import Serving
 from stack.store.project import Project
 
 

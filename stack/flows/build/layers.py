@@ -15,7 +15,7 @@ from stack.flows.build.environment import Base
 from stack.flows.build.shadow import Shadow, import_name, refuse_other_files, split
 from stack.flows.prefixes import Prefix, Replayed
 from stack.host import process
-from stack.model.build import LAYER_SCHEMA, LayerRecord
+from stack.model.project.build import LAYER_SCHEMA, LayerRecord
 from stack.store import atomic
 from stack.store.project import Project
 

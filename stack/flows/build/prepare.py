@@ -15,8 +15,8 @@ from stack.errors import BuildFailed
 from stack.flows.build.environment import Base, models, values
 from stack.flows.events import Emit, Progress, Said
 from stack.host import process
-from stack.model.build import PREPARED_SCHEMA, PreparedRecord
-from stack.model.settings import Profile
+from stack.model.project.build import PREPARED_SCHEMA, PreparedRecord
+from stack.model.project.settings import Profile
 from stack.store import atomic
 from stack.store.project import Project
 

@@ -20,7 +20,7 @@ from stack.flows.build.sources import Source, of_folder, of_tree
 from stack.flows.events import Emit, Progress, Said
 from stack.flows.prefixes import Prefix, Replayed
 from stack.host import process
-from stack.model.recipe import RECIPE_SCHEMA, RecipeRecord, recipe_key
+from stack.model.project.recipe import RECIPE_SCHEMA, RecipeRecord, recipe_key
 from stack.store import atomic
 from stack.store.project import Project
 

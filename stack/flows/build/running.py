@@ -11,7 +11,7 @@ import msgspec
 from stack.flows.build import environment, install_into, layers, serve
 from stack.flows.build.shadow import import_name
 from stack.host import packages as installed
-from stack.model.serving import Serving
+from stack.model.project.serving import Serving
 from stack.store.project import Project
 
 

@@ -15,7 +15,7 @@ from stack.errors import ConfigError
 from stack.flows import needs
 from stack.flows.build.jobs import Job, job_of, jobs
 from stack.flows.build.shadow import import_name
-from stack.model.settings import Profile
+from stack.model.project.settings import Profile
 from stack.store.project import Line, Project
 
 HEAD = """#!/usr/bin/env bash

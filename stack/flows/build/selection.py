@@ -10,8 +10,8 @@ from stack.flows.build import jobs as jobs_of
 from stack.flows.build.build import Built, BuiltPrefix
 from stack.flows.events import Emit, Progress
 from stack.flows.prefixes import Prefix, Replayed, replayed
-from stack.model.line import Member
-from stack.model.outcome import Outcome
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
 from stack.store.project import Line, Project
 
 

@@ -16,10 +16,10 @@ from stack.flows.build.shadow import import_name
 from stack.flows.build.sources import of_tree
 from stack.flows.events import Emit
 from stack.flows.prefixes import Prefix, Replayed, replayed
-from stack.model.build import LayerRecord
-from stack.model.line import Member
-from stack.model.serving import SERVING_SCHEMA, ServedLayer, Serving
-from stack.model.settings import Profile
+from stack.model.line.line import Member
+from stack.model.project.build import LayerRecord
+from stack.model.project.serving import SERVING_SCHEMA, ServedLayer, Serving
+from stack.model.project.settings import Profile
 from stack.store import atomic, documents, lock
 from stack.store.project import Line, Project
 

@@ -17,8 +17,8 @@ from stack.flows.events import Emit, Event, Progress, Said
 from stack.flows.measure.executor import HostLost, Stopped
 from stack.flows.measure.pool import Lost, Task
 from stack.flows.measure.trials import Session
-from stack.model.schedule import Scheduler, Work
-from stack.model.trial import digest
+from stack.model.measure.schedule import Scheduler, Work
+from stack.model.measure.trial import digest
 
 T = TypeVar("T")
 LONGEST = 6

@@ -24,8 +24,8 @@ from stack.flows.measure.measuring import Measuring
 from stack.flows.measure.pool import Here, Pool
 from stack.flows.measure.signatures import catalogue
 from stack.flows.measure.trials import Session
-from stack.model.settings import Bench, Profile
-from stack.model.trial import Machine, digest
+from stack.model.measure.trial import Machine, digest
+from stack.model.project.settings import Bench, Profile
 from stack.store.project import Project
 
 

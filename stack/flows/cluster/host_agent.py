@@ -23,7 +23,7 @@ from stack.flows.measure import signatures
 from stack.flows.measure.executor import Place
 from stack.flows.measure.machine import machine_of
 from stack.host import process, survivors
-from stack.model.trial import Machine
+from stack.model.measure.trial import Machine
 from stack.store import atomic, lock
 from stack.store.paths import CONFIG, Paths, cache_home
 from stack.store.project import Project

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import StateError
-from stack.model.trial import digest
+from stack.model.measure.trial import digest
 from stack.store import atomic
 
 

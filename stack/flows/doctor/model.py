@@ -9,7 +9,7 @@ from stack.errors import StackError
 from stack.flows.doctor import devices as on_machine
 from stack.flows.doctor import preflight
 from stack.flows.doctor.checks import Check
-from stack.model.preflight_case import Point
+from stack.model.preflight.case import Point
 from stack.store.project import Project
 
 

@@ -16,12 +16,12 @@ from stack.flows.build import environment
 from stack.flows.build.layers import PROBE
 from stack.flows.doctor import preflight_files
 from stack.host.process import capture
-from stack.model.line import near
-from stack.model.preflight import points
-from stack.model.preflight_arguments import Arguments
-from stack.model.preflight_arguments import read as read_arguments
-from stack.model.preflight_case import Case, Point, Release
-from stack.model.settings import Profile
+from stack.model.line.line import near
+from stack.model.preflight.arguments import Arguments
+from stack.model.preflight.arguments import read as read_arguments
+from stack.model.preflight.case import Case, Point, Release
+from stack.model.preflight.preflight import points
+from stack.model.project.settings import Profile
 from stack.store.paths import CONFIG
 from stack.store.project import Project
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stack.errors import ConfigError, UsageError
-from stack.model.preflight_shape import Shape, Tensors, shape, tensors
+from stack.model.preflight.shape import Shape, Tensors, shape, tensors
 
 INDEX = "model.safetensors.index.json"
 # What the safetensors library itself takes for a header, in bytes.

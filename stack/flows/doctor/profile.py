@@ -21,7 +21,7 @@ from stack.flows.doctor.memory import check_memory
 from stack.host import pythons
 from stack.host.process import capture
 from stack.model.hardware import Hardware
-from stack.model.settings import Profile
+from stack.model.project.settings import Profile
 from stack.store.project import Project
 
 # The release of oneAPI whose compiler links libsycl.so.N.

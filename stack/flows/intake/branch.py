@@ -8,7 +8,7 @@ from pathlib import Path
 from stack.errors import Conflict, StateError, UsageError
 from stack.flows.events import Emit
 from stack.flows.intake.mails import Placed, import_mails
-from stack.model.settings import SourceKind
+from stack.model.project.settings import SourceKind
 from stack.repo import mirror as mirrors
 from stack.repo.client import Git
 from stack.repo.format import format_commits, refuse_unmailable

@@ -21,9 +21,9 @@ from stack.flows.intake import mails
 from stack.flows.line.refresh import check_name, identity
 from stack.flows.prefixes import Replayed, replayed
 from stack.host import packages as installed
-from stack.model.build import LayerRecord
-from stack.model.mail import render_message
+from stack.model.mail.mail import render_message
 from stack.model.objects import EXECUTABLE, FILE, FOLDER, Commit, Entry
+from stack.model.project.build import LayerRecord
 from stack.repo.carry import Merger, carry
 from stack.repo.format import format_commits, slug
 from stack.repo.odb import ObjectStore

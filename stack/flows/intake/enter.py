@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stack.flows.transaction import Change, commit, line_files
-from stack.model import edit
-from stack.model.line import Member, Series
+from stack.model.line import edit
+from stack.model.line.line import Member, Series
 from stack.repo.client import Git
 from stack.repo.format import format_commits
 from stack.repo.odb import ObjectStore

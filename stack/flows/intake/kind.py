@@ -8,9 +8,9 @@ from pathlib import Path
 from stack.errors import BadPatch
 from stack.flows.intake.trees import is_tree
 from stack.flows.pile.read import PATCH_LIKE, list_files, read_file
-from stack.model.mail import parse_mail
-from stack.model.mailbox import split_mailbox
-from stack.model.pile_decode import is_meant
+from stack.model.mail.mail import parse_mail
+from stack.model.mail.mailbox import split_mailbox
+from stack.model.pile.decode import is_meant
 from stack.store.project import Project
 
 _MAIL = (".patch", ".mbox", ".eml")

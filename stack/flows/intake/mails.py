@@ -16,12 +16,12 @@ from stack.flows.intake.enter import enter
 from stack.flows.pile.read import unlisted
 from stack.flows.prefixes import items
 from stack.flows.transaction import line_files, writing
-from stack.model.line import Member
-from stack.model.mail import Mail, parse_mail
-from stack.model.mailbox import split_mailbox
-from stack.model.outcome import Outcome
-from stack.model.parse_diff import parse_diff
-from stack.model.settings import SourceKind
+from stack.model.diff.parse import parse_diff
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
+from stack.model.mail.mail import Mail, parse_mail
+from stack.model.mail.mailbox import split_mailbox
+from stack.model.project.settings import SourceKind
 from stack.repo.format import refuse_unmailable, slug, unique
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import Item, replay

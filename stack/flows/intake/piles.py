@@ -28,8 +28,8 @@ from stack.flows.pile.world import World
 from stack.flows.pins import resolve_pin
 from stack.flows.prefixes import replayed
 from stack.flows.transaction import writing
-from stack.model.line import SCHEMA, Series, near
-from stack.model.settings import SourceKind
+from stack.model.line.line import SCHEMA, Series, near
+from stack.model.project.settings import SourceKind
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
 from stack.store.project import Line, Project

@@ -15,7 +15,7 @@ from stack.flows.events import Emit
 from stack.flows.intake import capture
 from stack.flows.pile.read import Input
 from stack.flows.prefixes import replayed
-from stack.model.pile_parse import parse
+from stack.model.pile.parse import parse
 from stack.repo import mirror as mirrors
 from stack.repo.client import Git
 from stack.store.project import Line, Project

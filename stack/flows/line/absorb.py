@@ -12,9 +12,9 @@ from stack.flows.line import restack as flow
 from stack.flows.line.arrange import picks
 from stack.flows.line.blame import Hunk, owners
 from stack.flows.line.standing import Standing, work_commit
-from stack.model.linediff import Change, split
+from stack.model.diff.linediff import Change, split
+from stack.model.line.restack import Pick
 from stack.model.objects import Entry
-from stack.model.restack import Pick
 from stack.repo.carry import Merger, carry
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames

@@ -19,10 +19,10 @@ from stack.flows.transaction import (
     workspace_of,
     writing,
 )
-from stack.model.line import Member
-from stack.model.outcome import Step
-from stack.model.records import Receipt
-from stack.model.settings import SourceKind
+from stack.model.line.line import Member
+from stack.model.line.outcome import Step
+from stack.model.line.records import Receipt
+from stack.model.project.settings import SourceKind
 from stack.repo.client import Git
 from stack.repo.workspace import Workspace
 from stack.store.project import Line, Project

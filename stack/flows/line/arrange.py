@@ -8,7 +8,7 @@ from stack.errors import UsageError
 from stack.flows.events import Emit
 from stack.flows.line.restack import Plan, Restacked, restack
 from stack.flows.line.standing import Standing
-from stack.model.restack import Pick
+from stack.model.line.restack import Pick
 from stack.store.project import Line, Project
 
 

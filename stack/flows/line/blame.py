@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from stack.flows.line.standing import Standing
-from stack.model.linediff import Change, changes, split
+from stack.model.diff.linediff import Change, changes, split
 from stack.model.objects import SUBMODULE, SYMLINK, Entry
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import show

@@ -8,11 +8,11 @@ import msgspec
 
 from stack import __version__
 from stack.errors import BadPatch, StateError
-from stack.model.mail import parse_mail, split_message
+from stack.model.diff.parse import parse_diff
+from stack.model.line.outcome import Outcome, Step
+from stack.model.line.records import Receipt
+from stack.model.mail.mail import parse_mail, split_message
 from stack.model.objects import Commit
-from stack.model.outcome import Outcome, Step
-from stack.model.parse_diff import parse_diff
-from stack.model.records import Receipt
 from stack.repo.client import Git
 from stack.repo.format import format_commits, refuse_unmailable
 from stack.repo.odb import ObjectStore

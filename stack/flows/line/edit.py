@@ -16,8 +16,8 @@ from stack.flows.line.matching import match, reworded
 from stack.flows.line.restack import Plan, Restacked, restack
 from stack.flows.line.standing import Standing, standing, work_commit
 from stack.flows.transaction import Change, commit, read_receipt, workspace_of, writing
-from stack.model.records import Editing, Receipt
-from stack.model.restack import Pick
+from stack.model.line.records import Editing, Receipt
+from stack.model.line.restack import Pick
 from stack.repo.client import Git
 from stack.repo.odb import ObjectStore
 from stack.store.project import Line, Project

@@ -9,8 +9,8 @@ from stack.flows.events import Emit
 from stack.flows.line.arrange import picks
 from stack.flows.line.restack import Plan, Restacked, restack
 from stack.flows.line.standing import Standing
+from stack.model.line.restack import Pick
 from stack.model.objects import Commit
-from stack.model.restack import Pick
 from stack.repo.format import refuse_unmailable
 from stack.store.project import Line, Project
 

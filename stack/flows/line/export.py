@@ -19,9 +19,9 @@ from stack.flows.transaction import (
     workspace_of,
     writing,
 )
-from stack.model import edit
-from stack.model.line import Member
-from stack.model.records import Receipt
+from stack.model.line import edit
+from stack.model.line.line import Member
+from stack.model.line.records import Receipt
 from stack.repo.odb import ObjectStore
 from stack.store.project import SERIES, Line, Project
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from stack.errors import BadPatch
-from stack.model.linediff import changes, split
-from stack.model.mail import Mail, parse_mail
+from stack.model.diff.linediff import changes, split
+from stack.model.diff.parse import parse_diff
+from stack.model.mail.mail import Mail, parse_mail
 from stack.model.objects import SUBMODULE, Entry
-from stack.model.parse_diff import parse_diff
 from stack.repo.odb import ObjectStore
 from stack.store.project import Line
 

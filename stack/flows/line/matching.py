@@ -10,9 +10,9 @@ import msgspec
 
 from stack.flows.line.chain import OWN_COMMIT
 from stack.flows.line.likeness import Contents, mail_of
-from stack.model.mail import render_message, split_message
+from stack.model.line.records import Receipt
+from stack.model.mail.mail import render_message, split_message
 from stack.model.objects import Commit
-from stack.model.records import Receipt
 from stack.repo.format import slug, unique
 from stack.repo.odb import ObjectStore
 from stack.store.project import Line

@@ -10,8 +10,8 @@ from stack.flows.events import Emit
 from stack.flows.line.apply import refuse_unexported
 from stack.flows.pins import resolve_pin
 from stack.flows.transaction import Change, commit, read_receipt, workspace_of, writing
-from stack.model import edit
-from stack.model.line import Pin
+from stack.model.line import edit
+from stack.model.line.line import Pin
 from stack.repo import mirror as mirrors
 from stack.repo.odb import ObjectStore
 from stack.store import atomic, lock

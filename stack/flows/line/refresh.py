@@ -14,10 +14,10 @@ from stack.flows.events import Emit
 from stack.flows.line.arrange import picks
 from stack.flows.line.restack import Plan, Restacked, restack
 from stack.flows.line.standing import Standing
-from stack.model.line import Member, PatchKind
-from stack.model.mail import render_message
+from stack.model.line.line import Member, PatchKind
+from stack.model.line.restack import Pick
+from stack.model.mail.mail import render_message
 from stack.model.objects import Commit, Person
-from stack.model.restack import Pick
 from stack.repo.client import Git
 from stack.repo.format import refuse_unmailable
 from stack.repo.odb import ObjectStore

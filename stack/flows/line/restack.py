@@ -23,10 +23,10 @@ from stack.flows.line.restack_state import (
 from stack.flows.line.standing import Mode, Standing, standing
 from stack.flows.rebase import tree as trees
 from stack.flows.transaction import writing
-from stack.model.line import Member
+from stack.model.line.line import Member
+from stack.model.line.rebase import Place
+from stack.model.line.restack import Made, Pick, Restack
 from stack.model.objects import Commit
-from stack.model.rebase import Place
-from stack.model.restack import Made, Pick, Restack
 from stack.repo.carry import Merger, carry
 from stack.repo.odb import ObjectStore
 from stack.repo.renames import Renames

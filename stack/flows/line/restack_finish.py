@@ -10,9 +10,9 @@ from stack.flows.events import Emit, Said
 from stack.flows.line.chain import files_of, proven, read_items, receipt_of
 from stack.flows.line.standing import work_commit
 from stack.flows.transaction import Change, commit, line_files, read_receipt, workspace_of
-from stack.model import edit
-from stack.model.outcome import Outcome, Step
-from stack.model.restack import Restack
+from stack.model.line import edit
+from stack.model.line.outcome import Outcome, Step
+from stack.model.line.restack import Restack
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import replay
 from stack.store.project import SERIES, Line, Project

@@ -8,7 +8,7 @@ from stack.flows.line.restack import Restacked, go_on, settle
 from stack.flows.line.restack_state import digest_of, discard, need, save, worktree
 from stack.flows.rebase import tree as trees
 from stack.flows.transaction import workspace_of, writing
-from stack.model.restack import Restack
+from stack.model.line.restack import Restack
 from stack.repo.odb import ObjectStore
 from stack.store.project import Line, Project
 from stack.store.resolutions import Memory

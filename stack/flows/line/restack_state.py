@@ -10,7 +10,7 @@ import msgspec
 from stack.errors import StateError
 from stack.flows.rebase import tree as trees
 from stack.flows.transaction import line_files
-from stack.model.restack import Restack
+from stack.model.line.restack import Restack
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace

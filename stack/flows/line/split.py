@@ -15,13 +15,13 @@ from stack.flows.line.restack import Plan as Restacking
 from stack.flows.line.restack import Restacked, restack
 from stack.flows.line.standing import Standing
 from stack.flows.prefixes import replayed
-from stack.model import split as model
 from stack.model import toml
-from stack.model.linediff import Change, changes, split
-from stack.model.mail import render_message, split_message
+from stack.model.diff.linediff import Change, changes, split
+from stack.model.line import split as model
+from stack.model.line.restack import Pick
+from stack.model.line.split import Piece, Plan
+from stack.model.mail.mail import render_message, split_message
 from stack.model.objects import EXECUTABLE, FILE, Commit, Entry
-from stack.model.restack import Pick
-from stack.model.split import Piece, Plan
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import show
 from stack.repo.semantics import flaws

@@ -14,9 +14,9 @@ from stack.flows.line.apply import refuse_unexported
 from stack.flows.line.chain import OWN_COMMIT
 from stack.flows.prefixes import items, refuse_conflict
 from stack.flows.transaction import read_receipt, refuse_editing, workspace_of
-from stack.model.line import near
+from stack.model.line.line import near
+from stack.model.line.records import Receipt
 from stack.model.objects import Commit, Person
-from stack.model.records import Receipt
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import replay
 from stack.repo.workspace import Workspace

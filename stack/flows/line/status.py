@@ -9,7 +9,7 @@ import msgspec
 from stack.flows.line import restack_state
 from stack.flows.rebase import tree as rebase_tree
 from stack.flows.transaction import read_receipt, workspace_of
-from stack.model.records import Receipt
+from stack.model.line.records import Receipt
 from stack.store.paths import Paths
 from stack.store.project import Project
 

@@ -17,7 +17,7 @@ from stack.flows.transaction import (
     workspace_of,
     writing,
 )
-from stack.model.records import Operation, Receipt
+from stack.model.line.records import Operation, Receipt
 from stack.repo import operations
 from stack.repo.odb import ObjectStore
 from stack.repo.workspace import Workspace

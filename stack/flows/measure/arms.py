@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from stack.model.line import Claim, Member
-from stack.model.outcome import Outcome
-from stack.model.settings import Bench
-from stack.model.trial import Mode, Side, digest
+from stack.model.line.line import Claim, Member
+from stack.model.line.outcome import Outcome
+from stack.model.measure.trial import Mode, Side, digest
+from stack.model.project.settings import Bench
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):

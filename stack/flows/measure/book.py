@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from stack.errors import StateError
 from stack.flows.events import Emit, Said
-from stack.model.trial import Record, Trial
+from stack.model.measure.trial import Record, Trial
 from stack.store.ledger import Ledger
 from stack.store.stamps import now_id
 

@@ -10,11 +10,11 @@ import msgspec
 
 from stack.flows.measure.arms import Comparison, drawn
 from stack.flows.measure.trials import Session
-from stack.model import outputs
-from stack.model.judge import Arm, Rule, judge_arms, looks_up_to, next_step, told
-from stack.model.pairs import Pair, Prior, slow_outlier
-from stack.model.trial import Role, Side, Trial
-from stack.model.verdict import Judgement, Verdict
+from stack.model.measure import outputs
+from stack.model.measure.judge import Arm, Rule, judge_arms, looks_up_to, next_step, told
+from stack.model.measure.pairs import Pair, Prior, slow_outlier
+from stack.model.measure.trial import Role, Side, Trial
+from stack.model.measure.verdict import Judgement, Verdict
 
 SIDES: tuple[Side, Side] = ("before", "after")
 # Places beyond 0 and 1: the second try of a side that failed, and a pair that is measured again.

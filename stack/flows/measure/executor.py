@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from stack.bench import runner
-from stack.model.signatures import Catalogue
+from stack.model.log.signatures import Catalogue
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 from stack.bench import environment
 from stack.flows.build.environment import Base
 from stack.host import fingerprint
-from stack.model.trial import Machine, digest
+from stack.model.measure.trial import Machine, digest
 from stack.store.stamps import now
 
 

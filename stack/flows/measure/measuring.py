@@ -18,8 +18,8 @@ from stack.flows.measure.machine import machine_of
 from stack.flows.measure.signatures import catalogue
 from stack.flows.measure.trials import Ground, Session
 from stack.host import survivors
-from stack.model.settings import Profile
-from stack.model.trial import Machine
+from stack.model.measure.trial import Machine
+from stack.model.project.settings import Profile
 from stack.store import lock
 from stack.store.ledger import Ledger
 from stack.store.project import Project

@@ -13,10 +13,10 @@ from stack.flows.events import Emit, Said
 from stack.flows.measure.arms import Arm, Comparison, knobs
 from stack.flows.measure.staleness import sources
 from stack.flows.prefixes import replayed
-from stack.model.line import Member, near
-from stack.model.outcome import Outcome
-from stack.model.settings import Bench, Profile
-from stack.model.trial import Mode
+from stack.model.line.line import Member, near
+from stack.model.line.outcome import Outcome
+from stack.model.measure.trial import Mode
+from stack.model.project.settings import Bench, Profile
 from stack.store.paths import CONFIG
 from stack.store.project import Line, Project
 

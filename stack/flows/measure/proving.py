@@ -9,8 +9,8 @@ import msgspec
 from stack.flows.measure.arms import Comparison
 from stack.flows.measure.compare import Found
 from stack.flows.measure.trials import Session
-from stack.model.trial import Trial, VerdictRecord
-from stack.model.verdict import Judgement, holds
+from stack.model.measure.trial import Trial, VerdictRecord
+from stack.model.measure.verdict import Judgement, holds
 from stack.store.stamps import now, now_id
 
 _STATISTICS = ("ratio", "low", "high", "level", "pairs", "p", "alpha", "detectable")

@@ -9,10 +9,10 @@ import msgspec
 
 from stack.flows.measure.arms import Arm, Comparison, drawn
 from stack.flows.measure.compare import SIDES, Comparing, Found, stopped, timed
-from stack.model.judge import next_step
-from stack.model.pairs import Pair
-from stack.model.trial import Side, Trial, digest
-from stack.model.verdict import Judgement
+from stack.model.measure.judge import next_step
+from stack.model.measure.pairs import Pair
+from stack.model.measure.trial import Side, Trial, digest
+from stack.model.measure.verdict import Judgement
 
 # Places of a side beyond its own: the second try of one that failed, and pairs measured again.
 _SECOND, _AGAIN = 1000, 2000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stack.bench import logs
-from stack.model.signatures import Catalogue
+from stack.model.log.signatures import Catalogue
 from stack.store.project import Project
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from stack.errors import StackError
 from stack.flows.build import environment
 from stack.flows.measure.machine import machine_of
-from stack.model.line import Member
-from stack.model.mail import parse_mail
-from stack.model.settings import Profile
-from stack.model.trial import Mode, VerdictRecord
+from stack.model.line.line import Member
+from stack.model.mail.mail import parse_mail
+from stack.model.measure.trial import Mode, VerdictRecord
+from stack.model.project.settings import Profile
 from stack.store.project import Line, Project
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stack.model.trial import Role, Trial
+from stack.model.measure.trial import Role, Trial
 
 
 def spoken(role: Role, pair: int | None) -> str:

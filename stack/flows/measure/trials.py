@@ -17,9 +17,9 @@ from stack.flows.measure.arms import Comparison, expected_files
 from stack.flows.measure.book import Book
 from stack.flows.measure.executor import Executor, HostLost, Local, Place
 from stack.flows.measure.trial_words import clock, shown, spoken
-from stack.model.settings import Bench
-from stack.model.signatures import Catalogue
-from stack.model.trial import Role, Side, Trial, digest
+from stack.model.log.signatures import Catalogue
+from stack.model.measure.trial import Role, Side, Trial, digest
+from stack.model.project.settings import Bench
 from stack.store.ledger import Ledger
 from stack.store.paths import Paths
 from stack.store.stamps import now, now_id

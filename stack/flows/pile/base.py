@@ -17,7 +17,7 @@ from stack.flows.events import Emit, Progress, Said
 from stack.flows.pile.read import Input
 from stack.flows.upstream_news import repositories
 from stack.model.objects import FOLDER
-from stack.model.pile_paths import suffixes
+from stack.model.pile.paths import suffixes
 from stack.repo import mirror as mirrors
 from stack.repo import sdist as sdists
 from stack.repo.client import Git

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from stack.model.objects import Entry
-from stack.model.pile import Flag
+from stack.model.pile.sections import Flag
 from stack.repo.replay import show
 
 How = Literal[

@@ -13,7 +13,7 @@ from stack.flows.pile.fit import Fit, Prefer
 from stack.flows.pile.read import Input
 from stack.flows.pile.world import View
 from stack.model.objects import Entry
-from stack.model.pile import Flag
+from stack.model.pile.sections import Flag
 
 _TAKEN = {"snapshot": "a snapshot of the base", "increment": "made on what stood"}
 

@@ -13,10 +13,10 @@ from stack.flows.line.refresh import identity
 from stack.flows.pile.needs import Need
 from stack.flows.pile.order import First
 from stack.flows.pile.replay import Step
-from stack.model.line import Member
-from stack.model.mail import render_message
+from stack.model.line.line import Member
+from stack.model.mail.mail import render_message
 from stack.model.objects import Commit, Person
-from stack.model.pile_words import body_of, subject_of
+from stack.model.pile.words import body_of, subject_of
 from stack.repo.format import slug, unique
 from stack.repo.odb import ObjectStore
 

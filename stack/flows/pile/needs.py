@@ -10,8 +10,8 @@ import msgspec
 from stack.flows.pile.replay import Step
 from stack.flows.pile.world import World
 from stack.model.objects import FOLDER, SYMLINK
-from stack.model.pyimports import names_of
-from stack.model.pyparse import parse
+from stack.model.python.imports import names_of
+from stack.model.python.parse import parse
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import show
 

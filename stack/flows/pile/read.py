@@ -13,11 +13,11 @@ import msgspec
 from stack.errors import BadPatch
 from stack.flows.events import Emit, Progress
 from stack.flows.pile.fit import Prefer
-from stack.model import pile_decode
-from stack.model.mail import Mail, parse_mail
-from stack.model.mailbox import split_mailbox
-from stack.model.pile import Damage, Flag, Section, reverse
-from stack.model.pile_parse import parse
+from stack.model.mail.mail import Mail, parse_mail
+from stack.model.mail.mailbox import split_mailbox
+from stack.model.pile import decode as pile_decode
+from stack.model.pile.parse import parse
+from stack.model.pile.sections import Damage, Flag, Section, reverse
 
 PATCH_LIKE = (
     ".patch", ".diff", ".mbox", ".eml", ".gz", ".bz2", ".xz", ".b64", ".base64", ".patches",

@@ -9,8 +9,8 @@ import msgspec
 
 from stack.flows.pile.read import Input
 from stack.flows.pile.world import World
-from stack.model.pile import Flag, Section
-from stack.model.pile_paths import find, prefix_of, suffixes
+from stack.model.pile.paths import find, prefix_of, suffixes
+from stack.model.pile.sections import Flag, Section
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

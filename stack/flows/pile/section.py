@@ -13,10 +13,10 @@ import msgspec
 
 from stack.flows.pile.fit import Fit, How, Misfit, Prefer
 from stack.flows.pile.whole import WholePlacer, again, first_fit
-from stack.model.merge3 import merge
+from stack.model.diff.merge3 import merge
 from stack.model.objects import SYMLINK, Entry, object_id
-from stack.model.pile import Flag, Section
-from stack.model.pile_place import Placing, Unfit, place
+from stack.model.pile.place import Placing, Unfit, place
+from stack.model.pile.sections import Flag, Section
 
 _MOST_OLDER = 8
 

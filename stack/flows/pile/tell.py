@@ -11,7 +11,7 @@ from stack.flows.pile.needs import Need, text_of
 from stack.flows.pile.replay import Replayed, Row, Step
 from stack.flows.pile.world import World
 from stack.model.objects import FOLDER, SYMLINK
-from stack.model.pile_words import labels, suggestion
+from stack.model.pile.words import labels, suggestion
 from stack.repo.client import Git
 from stack.repo.history import History, State
 from stack.repo.replay import show

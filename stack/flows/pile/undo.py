@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from stack.flows.pile.world import World
-from stack.model.linediff import changes
+from stack.model.diff.linediff import changes
 from stack.model.objects import SYMLINK, Entry
 
 _SHOWN = 3

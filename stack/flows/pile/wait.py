@@ -10,7 +10,7 @@ from stack.flows.pile.read import Input
 from stack.flows.pile.route import Route
 from stack.flows.pile.world import World
 from stack.model.objects import SYMLINK, Entry
-from stack.model.pile import PileHunk, Section
+from stack.model.pile.sections import PileHunk, Section
 
 MOST_TRIES = 40  # of one input, so that a long pile in the wrong order ends in bounded time
 Key = tuple[str, int]  # upstream and turn

@@ -10,10 +10,10 @@ import msgspec
 from stack.flows.pile.fit import Fit, Misfit, Prefer
 from stack.flows.pile.kind import likelier, shown
 from stack.flows.pile.world import View
-from stack.model.diff_binary import apply_delta
+from stack.model.diff.binary import apply_delta
 from stack.model.objects import FILE, SYMLINK, Entry, object_id
-from stack.model.pile import Flag, Section
-from stack.model.pile_paths import leads_out
+from stack.model.pile.paths import leads_out
+from stack.model.pile.sections import Flag, Section
 
 
 class WholePlacer:

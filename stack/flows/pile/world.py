@@ -9,8 +9,8 @@ import msgspec
 from stack.errors import GitError
 from stack.flows.pile.fit import Fit
 from stack.model.objects import FOLDER, SUBMODULE, Entry
-from stack.model.pile import PileHunk
-from stack.model.pile_lines import Lines
+from stack.model.pile.lines import Lines
+from stack.model.pile.sections import PileHunk
 from stack.repo.odb import ObjectStore
 
 BASE = ""

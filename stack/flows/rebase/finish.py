@@ -6,10 +6,10 @@ from stack.flows.base import open_base
 from stack.flows.events import Emit
 from stack.flows.prefixes import items
 from stack.flows.transaction import Change, commit
-from stack.model import edit
-from stack.model.line import Member
-from stack.model.outcome import Outcome
-from stack.model.rebase import Rebase
+from stack.model.line import edit
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
+from stack.model.line.rebase import Rebase
 from stack.repo.carry import Merger, carry
 from stack.repo.format import format_commits
 from stack.repo.odb import ObjectStore

@@ -12,8 +12,8 @@ from stack.flows.events import Emit, Progress
 from stack.flows.pins import resolve_pin
 from stack.flows.prefixes import items
 from stack.flows.rebase.origins import Origin, origins
-from stack.model.line import Member, Pin, Series
-from stack.model.outcome import Outcome
+from stack.model.line.line import Member, Pin, Series
+from stack.model.line.outcome import Outcome
 from stack.repo.carry import Merger
 from stack.repo.carry_series import CarriedStep, carry_series
 from stack.repo.odb import ObjectStore

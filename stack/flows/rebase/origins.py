@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stack.model.merge3 import Answer
-from stack.model.outcome import Outcome
+from stack.model.diff.merge3 import Answer
+from stack.model.line.outcome import Outcome
 from stack.repo.carry import Merger
 from stack.repo.carry_series import CarriedStep
 from stack.repo.history import History, Landed

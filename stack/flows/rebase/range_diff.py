@@ -11,7 +11,7 @@ import msgspec
 from stack.errors import UsageError
 from stack.flows.events import Emit
 from stack.flows.prefixes import Prefix, replayed
-from stack.model.line import near
+from stack.model.line.line import near
 from stack.repo.client import Git
 from stack.store.project import Project
 

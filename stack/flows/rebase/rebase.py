@@ -16,11 +16,11 @@ from stack.flows.rebase.finish import finish
 from stack.flows.rebase.forecast import at_pin
 from stack.flows.rebase.steps import Ahead, behind, blamed, look_ahead, opened, settled
 from stack.flows.transaction import writing
-from stack.model.line import Left, Member, Reason
-from stack.model.mail import parse_mail
-from stack.model.outcome import Outcome
-from stack.model.parse_diff import parse_diff
-from stack.model.rebase import Done, Rebase
+from stack.model.diff.parse import parse_diff
+from stack.model.line.line import Left, Member, Reason
+from stack.model.line.outcome import Outcome
+from stack.model.line.rebase import Done, Rebase
+from stack.model.mail.mail import parse_mail
 from stack.repo.carry_series import carry_series
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import Item, apply_patch, make_commit, replay

@@ -10,8 +10,8 @@ from stack.errors import StateError, UsageError
 from stack.flows.events import Emit
 from stack.flows.rebase import tree as trees
 from stack.flows.transaction import writing
-from stack.model.linediff import split
-from stack.model.merge3 import OURS, THEIRS, Region
+from stack.model.diff.linediff import split
+from stack.model.diff.merge3 import OURS, THEIRS, Region
 from stack.store import atomic
 from stack.store.project import Project
 from stack.store.resolutions import Memory, Resolution

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from stack.flows.rebase.origins import Origin, origins
-from stack.model.outcome import Outcome
-from stack.model.rebase import Done, Place, Rebase
+from stack.model.line.outcome import Outcome
+from stack.model.line.rebase import Done, Place, Rebase
 from stack.repo.carry import Merger
 from stack.repo.carry_series import CarriedStep, carry_series
 from stack.repo.odb import ObjectStore

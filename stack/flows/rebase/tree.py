@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import StateError
-from stack.model.linediff import Change, changes, split
-from stack.model.merge3 import OURS, THEIRS, Region
+from stack.model.diff.linediff import Change, changes, split
+from stack.model.diff.merge3 import OURS, THEIRS, Region
+from stack.model.line.rebase import Place, Rebase
+from stack.model.line.records import Operation
 from stack.model.objects import FOLDER, SYMLINK
-from stack.model.rebase import Place, Rebase
-from stack.model.records import Operation
 from stack.repo import operations
 from stack.repo.carry import Trouble
 from stack.repo.mirror import ensure_repository

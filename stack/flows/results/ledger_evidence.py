@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from stack.model import toml
-from stack.model.evidence import EVIDENCE_SCHEMA, FOLDER, Evidence
-from stack.model.settings import Profile
+from stack.model.exchange.evidence import EVIDENCE_SCHEMA, FOLDER, Evidence
+from stack.model.project.settings import Profile
 from stack.report import markdown
 from stack.store.project import Line, Project
 

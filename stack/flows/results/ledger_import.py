@@ -11,8 +11,8 @@ from stack.errors import UsageError
 from stack.flows.events import Emit, Progress, Said
 from stack.flows.results import ledger_evidence
 from stack.flows.results.ledger_read import read
-from stack.model.evidence import EVIDENCE_SCHEMA, Evidence, Result, merged
-from stack.model.evidence_text import dump
+from stack.model.exchange.evidence import EVIDENCE_SCHEMA, Evidence, Result, merged
+from stack.model.exchange.evidence_text import dump
 from stack.store import atomic
 from stack.store.project import Line, Project
 

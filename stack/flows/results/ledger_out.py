@@ -9,11 +9,11 @@ import msgspec
 
 from stack.errors import StateError, UsageError
 from stack.flows.events import Emit, Said
-from stack.model.exchange_localmaxxing import localmaxxing
-from stack.model.exchange_out import COLUMNS, cells, pytorch_records
-from stack.model.exchange_samples import Sample, samples
-from stack.model.line import near
-from stack.model.settings import Profile
+from stack.model.exchange.localmaxxing import localmaxxing
+from stack.model.exchange.out import COLUMNS, cells, pytorch_records
+from stack.model.exchange.samples import Sample, samples
+from stack.model.line.line import near
+from stack.model.project.settings import Profile
 from stack.report import markdown, sheet
 from stack.store.ledger import Ledger
 from stack.store.project import Project

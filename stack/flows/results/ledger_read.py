@@ -10,9 +10,9 @@ import msgspec
 from stack.bench import logs
 from stack.errors import ConfigError
 from stack.flows.measure.signatures import catalogue
-from stack.model.evidence import Result
-from stack.model.exchange_json import results as json_results
-from stack.model.exchange_table import RULE, csv_results, markdown_results
+from stack.model.exchange.documents import results as json_results
+from stack.model.exchange.evidence import Result
+from stack.model.exchange.table import RULE, csv_results, markdown_results
 from stack.store.project import Project
 
 _GENERIC = ("result", "results", "log", "throughput", "latency", "serve")

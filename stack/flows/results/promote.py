@@ -20,11 +20,18 @@ from stack.flows.transaction import (
     workspace_of,
     writing,
 )
-from stack.model import edit
-from stack.model.decision import DECISION_SCHEMA, Action, Decision, Evidence, missing, written
-from stack.model.line import Reason
-from stack.model.mail import parse_mail
-from stack.model.trial import VerdictRecord
+from stack.model.line import edit
+from stack.model.line.line import Reason
+from stack.model.mail.mail import parse_mail
+from stack.model.measure.decision import (
+    DECISION_SCHEMA,
+    Action,
+    Decision,
+    Evidence,
+    missing,
+    written,
+)
+from stack.model.measure.trial import VerdictRecord
 from stack.repo.odb import ObjectStore
 from stack.store.ledger import Ledger
 from stack.store.project import SERIES, Line, Project

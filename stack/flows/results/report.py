@@ -10,7 +10,7 @@ import msgspec
 from stack.errors import StateError
 from stack.flows.events import Emit, Said
 from stack.flows.measure.staleness import machine_now, why_stale
-from stack.model.trial import Machine, Trial, VerdictRecord
+from stack.model.measure.trial import Machine, Trial, VerdictRecord
 from stack.report import markdown, sheet
 from stack.store.ledger import Ledger
 from stack.store.project import Project

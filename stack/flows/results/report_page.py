@@ -10,10 +10,10 @@ from stack.flows.events import Emit, Said
 from stack.flows.pile import listed
 from stack.flows.rebase.forecast import LETTERS, forecast
 from stack.flows.results.report import Report
-from stack.model.ladder import Cumulative, cumulative
-from stack.model.mail import parse_mail
-from stack.model.settings import Profile
-from stack.model.trial import Trial, VerdictRecord
+from stack.model.mail.mail import parse_mail
+from stack.model.measure.ladder import Cumulative, cumulative
+from stack.model.measure.trial import Trial, VerdictRecord
+from stack.model.project.settings import Profile
 from stack.repo.replay import show
 from stack.report.html import (
     Cell,

@@ -21,8 +21,8 @@ from stack.flows.rebase import forecast as forecasts
 from stack.flows.sharing import lint
 from stack.flows.sharing.share import patch_texts
 from stack.flows.upstream_news import is_older
-from stack.model.line import Member
-from stack.model.outcome import Outcome
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
 from stack.store import atomic
 from stack.store.project import Line, Project, names
 

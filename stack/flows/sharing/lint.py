@@ -10,14 +10,14 @@ import msgspec
 from stack.errors import BadPatch, SourceError, StackError
 from stack.flows.base import open_base
 from stack.flows.events import Emit
-from stack.model import lint as rules
 from stack.model import toml
-from stack.model.line import Member
-from stack.model.lint import Finding, Subject
-from stack.model.mail import parse_mail
+from stack.model.diff.parse import parse_diff
+from stack.model.line import lint as rules
+from stack.model.line.line import Member
+from stack.model.line.lint import Finding, Subject
+from stack.model.line.outcome import Outcome, Step
+from stack.model.mail.mail import parse_mail
 from stack.model.objects import FOLDER
-from stack.model.outcome import Outcome, Step
-from stack.model.parse_diff import parse_diff
 from stack.repo.format import format_commits
 from stack.repo.odb import ObjectStore
 from stack.repo.replay import Item, replay

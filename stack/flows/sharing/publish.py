@@ -11,8 +11,8 @@ from stack.errors import GitError, SourceError, StateError, UsageError
 from stack.flows.base import local_path
 from stack.flows.events import Emit, Said
 from stack.flows.sharing.share import Chain, chain
-from stack.model.line import Member
-from stack.model.settings import SourceKind
+from stack.model.line.line import Member
+from stack.model.project.settings import SourceKind
 from stack.repo import mirror as mirrors
 from stack.repo.client import Git
 from stack.store.project import Line, Project

@@ -13,11 +13,11 @@ from stack.flows.events import Emit, Said
 from stack.flows.line.chain import OWN_COMMIT
 from stack.flows.prefixes import Replayed, replayed
 from stack.flows.transaction import read_receipt, workspace_of
-from stack.model.diff import FilePatch
-from stack.model.line import Member
-from stack.model.mail import parse_mail
-from stack.model.parse_diff import parse_diff
-from stack.model.settings import SourceKind
+from stack.model.diff.hunks import FilePatch
+from stack.model.diff.parse import parse_diff
+from stack.model.line.line import Member
+from stack.model.mail.mail import parse_mail
+from stack.model.project.settings import SourceKind
 from stack.repo.format import format_commits, refuse_unmailable
 from stack.store import atomic
 from stack.store.project import Line, Project

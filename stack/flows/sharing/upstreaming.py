@@ -27,8 +27,8 @@ from stack.flows.transaction import (
     workspace_of,
     writing,
 )
-from stack.model.line import Member, Pin
-from stack.model.mail import Mail, parse_mail, render_message
+from stack.model.line.line import Member, Pin
+from stack.model.mail.mail import Mail, parse_mail, render_message
 from stack.model.objects import Commit
 from stack.repo.carry import Merger, carry
 from stack.repo.format import format_commits, refuse_unmailable

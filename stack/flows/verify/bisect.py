@@ -19,9 +19,9 @@ from stack.flows.prefixes import Prefix, items, replayed
 from stack.flows.rebase.forecast import at_pin
 from stack.flows.upstream_news import repositories
 from stack.flows.verify.bisect_probe import Ends, Prober
-from stack.model.bisect import Answer, Search
-from stack.model.line import Pin, near
-from stack.model.outcome import Outcome
+from stack.model.line.line import Pin, near
+from stack.model.line.outcome import Outcome
+from stack.model.measure.bisect import Answer, Search
 from stack.repo.carry_series import carry_series
 from stack.store.paths import CONFIG
 from stack.store.project import Line, Project

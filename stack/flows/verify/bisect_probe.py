@@ -11,13 +11,13 @@ from stack.flows.measure.arms import Arm, Comparison
 from stack.flows.measure.compare import Comparing
 from stack.flows.measure.trials import Session
 from stack.flows.verify.calibrate import prior_of
-from stack.model import outputs
-from stack.model.bisect import Answer
-from stack.model.line import Member
-from stack.model.outcome import Outcome
-from stack.model.settings import Bench
-from stack.model.trial import Trial
-from stack.model.verdict import Judgement, Verdict
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
+from stack.model.measure import outputs
+from stack.model.measure.bisect import Answer
+from stack.model.measure.trial import Trial
+from stack.model.measure.verdict import Judgement, Verdict
+from stack.model.project.settings import Bench
 
 Kind = Literal["outcome", "gate", "metric"]
 CANNOT_TELL = 125

@@ -17,11 +17,11 @@ from stack.flows.measure.measuring import measuring
 from stack.flows.measure.plan import arm, benches_of, check_benches, choose
 from stack.flows.measure.pool import Lost, Task
 from stack.flows.measure.trials import Session
-from stack.model.line import Member
-from stack.model.outcome import Outcome
-from stack.model.pairs import FEWEST_HISTORY, Pair, Prior, log_ratios, prior_from
-from stack.model.settings import Bench
-from stack.model.trial import Calibration, Machine
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
+from stack.model.measure.pairs import FEWEST_HISTORY, Pair, Prior, log_ratios, prior_from
+from stack.model.measure.trial import Calibration, Machine
+from stack.model.project.settings import Bench
 from stack.store.project import Project
 from stack.store.stamps import now, now_id
 

@@ -22,11 +22,11 @@ from stack.flows.verify.calibrate import prior_of
 from stack.flows.verify.screen_plan import Candidate, Plan
 from stack.flows.verify.screen_race import Racing
 from stack.flows.verify.verifying import about
-from stack.model.line import Member
-from stack.model.outcome import Outcome
-from stack.model.screen_setting import Setting, arguments, environment, label
-from stack.model.trial import Machine, Trial, VerdictRecord
-from stack.model.verdict import Judgement, Verdict
+from stack.model.line.line import Member
+from stack.model.line.outcome import Outcome
+from stack.model.measure.screen_setting import Setting, arguments, environment, label
+from stack.model.measure.trial import Machine, Trial, VerdictRecord
+from stack.model.measure.verdict import Judgement, Verdict
 from stack.store.project import Project
 
 Told = tuple[Found, VerdictRecord]

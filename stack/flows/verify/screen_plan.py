@@ -11,11 +11,11 @@ from stack.errors import ConfigError, StackError, Untrusted, UsageError
 from stack.flows.doctor import preflight
 from stack.flows.events import Emit, Said
 from stack.model import toml
-from stack.model.line import near
-from stack.model.preflight_case import Point
-from stack.model.screen import SCREEN_SCHEMA, Screen, Screens, candidates, problems
-from stack.model.screen_setting import Setting, arguments, environment, label
-from stack.model.settings import Bench, Profile
+from stack.model.line.line import near
+from stack.model.measure.screen import SCREEN_SCHEMA, Screen, Screens, candidates, problems
+from stack.model.measure.screen_setting import Setting, arguments, environment, label
+from stack.model.preflight.case import Point
+from stack.model.project.settings import Bench, Profile
 from stack.store.paths import CONFIG
 from stack.store.project import Project
 

@@ -9,8 +9,8 @@ import msgspec
 from stack.flows.measure.arms import Comparison
 from stack.flows.measure.compare import Comparing, Found, timed
 from stack.flows.measure.trials import Session
-from stack.model.judge import judge_pairs
-from stack.model.pairs import Pair, Prior
+from stack.model.measure.judge import judge_pairs
+from stack.model.measure.pairs import Pair, Prior
 
 
 class Racing(Comparing):

@@ -12,8 +12,8 @@ from stack.flows.measure.measuring import measuring
 from stack.flows.measure.plan import check_benches, choose, comparisons
 from stack.flows.measure.proving import Proved
 from stack.flows.verify.verifying import Verifying
-from stack.model.trial import Machine, Mode
-from stack.model.verdict import Verdict
+from stack.model.measure.trial import Machine, Mode
+from stack.model.measure.verdict import Verdict
 from stack.store.project import Project
 
 

@@ -14,10 +14,10 @@ from stack.flows.measure.proving import Proved, label, record_of, rejudged
 from stack.flows.measure.rounds import Rounds, groups
 from stack.flows.measure.trials import Session
 from stack.flows.verify.calibrate import prior_of
-from stack.model.judge import Rule, looks_up_to
-from stack.model.over_hosts import over_machines, together
-from stack.model.trial import Trial, VerdictRecord, digest
-from stack.model.verdict import Judgement, Verdict, over_patches
+from stack.model.measure.judge import Rule, looks_up_to
+from stack.model.measure.over_hosts import over_machines, together
+from stack.model.measure.trial import Trial, VerdictRecord, digest
+from stack.model.measure.verdict import Judgement, Verdict, over_patches
 from stack.store.stamps import now
 
 At = tuple[int, int]

@@ -13,9 +13,9 @@ import msgspec
 from stack.errors import StateError
 from stack.flows.measure.trials import ANNOUNCED, Announced
 from stack.flows.verify.watch_page import Page, Rung
-from stack.model.screen import candidates
-from stack.model.screen_setting import label
-from stack.model.trial import Trial, VerdictRecord
+from stack.model.measure.screen import candidates
+from stack.model.measure.screen_setting import label
+from stack.model.measure.trial import Trial, VerdictRecord
 from stack.store import lock
 from stack.store.ledger import Ledger
 from stack.store.project import Project

@@ -1,0 +1,1 @@
+"""Results of and for others: evidence, benchmarks' own formats, tables."""

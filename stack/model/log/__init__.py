@@ -1,0 +1,1 @@
+"""What a log says: its lines, how a run ended and why, speed, memory, time."""

@@ -1,0 +1,1 @@
+"""A patch as mail: headers, message, mailboxes."""

@@ -1,0 +1,1 @@
+"""Trials and verdicts: statistics, schedules, screens, decisions."""

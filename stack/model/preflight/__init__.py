@@ -1,0 +1,1 @@
+"""What vLLM would refuse after minutes of loading, rule by rule."""
