@@ -1,7 +1,7 @@
 """Reads diffs as people leave them: no count, id or depth is trusted, every anomaly is a flag.
 
 Where a line can be part of a change and is not understood, the reading ends as `Damage`: better
-set aside than half a patch. The strict reader of `parse_diff` is another one, for our own files.
+set aside than half a patch. The strict reader (`diff/parse.py`) is another one, for our own files.
 """
 
 from __future__ import annotations
