@@ -15,8 +15,8 @@ import pytest
 
 from stack.bench import runner
 from stack.bench.logs import catalogue
-from stack.flows.build import environment
-from stack.flows.build.layers import PROBE
+from stack.flows.builds import environment
+from stack.flows.builds.layers import PROBE
 from stack.flows.measure.arms import Arm, Comparison
 from stack.flows.measure.trials import Ground, Session
 from stack.model.line.line import Member

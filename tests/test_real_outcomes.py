@@ -8,8 +8,8 @@ import pytest
 
 from stack.bench import runner
 from stack.bench.logs import catalogue
-from stack.flows.build import environment
-from stack.flows.build.layers import PROBE
+from stack.flows.builds import environment
+from stack.flows.builds.layers import PROBE
 from tests.support.engine import REAL_ENVIRONMENT, ROOT, alone, build_engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]

@@ -12,9 +12,9 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows.build import build as flow
-from stack.flows.build import script
-from stack.flows.build.bill import bill
+from stack.flows.builds import build as flow
+from stack.flows.builds import script
+from stack.flows.builds.bill import bill
 from stack.model.project.build import BuildRecord
 from stack.store import atomic
 

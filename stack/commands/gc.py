@@ -8,7 +8,7 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows.build import gc as flow
+from stack.flows.builds import gc as flow
 
 
 @click.command(short_help="Remove what nothing needs any more")

@@ -10,8 +10,8 @@ import msgspec
 from stack.console import Console
 from stack.context import Answer, Context, Verb
 from stack.errors import StateError, UsageError
-from stack.flows.build import install_into as flow
-from stack.flows.build.serve import parse
+from stack.flows.builds import install_into as flow
+from stack.flows.builds.serve import parse
 
 
 @click.command(short_help="Put a layer into an environment of your own, or take it out")

@@ -7,7 +7,7 @@ import os
 import click
 
 from stack.context import Answer, Context, Verb
-from stack.flows.build import launch as flow
+from stack.flows.builds import launch as flow
 from stack.host import process
 from stack.store import lock
 

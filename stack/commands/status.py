@@ -15,7 +15,7 @@ from stack.store.project import Project
 
 if TYPE_CHECKING:
     from stack.flows import upstream_news
-    from stack.flows.build import running
+    from stack.flows.builds import running
 
 
 SHOWN = 6
@@ -86,7 +86,7 @@ def _environments(project: Project) -> list[running.Running]:
     state = project.paths.state
     if not (state / "active").is_dir() and not (state / "installed").is_dir():
         return []
-    from stack.flows.build import running
+    from stack.flows.builds import running
 
     return running.environments(project)
 

@@ -8,7 +8,7 @@ import msgspec
 from stack import options
 from stack.console import Console
 from stack.context import Answer, Context, Verb
-from stack.flows.build import serve as flow
+from stack.flows.builds import serve as flow
 
 
 @click.command(short_help="Make a profile run a prefix of a line from now on")

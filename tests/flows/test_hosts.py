@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from stack.errors import BenchFailed, StateError
-from stack.flows.build.build import build
+from stack.flows.builds.build import build
 from stack.flows.cluster.cluster import Cluster
 from stack.flows.cluster.clustering import _named
 from stack.flows.cluster.host_agent import HostAgent, Order, code

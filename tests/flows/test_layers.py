@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stack.errors import BuildFailed
-from stack.flows.build import layers
-from stack.flows.build.environment import Base
+from stack.flows.builds import layers
+from stack.flows.builds.environment import Base
 from stack.flows.prefixes import Prefix, Replayed
 from stack.model.project.build import BuildRecord, Fetched, Interpreter
 from stack.repo.client import Git

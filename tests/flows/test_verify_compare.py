@@ -16,7 +16,7 @@ import pytest
 
 from stack.bench.logs import catalogue
 from stack.errors import BenchFailed
-from stack.flows.build.layers import PROBE
+from stack.flows.builds.layers import PROBE
 from stack.flows.events import Event, Progress, Said
 from stack.flows.measure.arms import Arm, Comparison
 from stack.flows.measure.compare import Comparing, Found

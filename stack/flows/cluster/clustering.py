@@ -11,8 +11,8 @@ import msgspec
 
 from stack.bench.render import render_all
 from stack.errors import UsageError
-from stack.flows.build.build import Built
-from stack.flows.build.shadow import import_name
+from stack.flows.builds.build import Built
+from stack.flows.builds.shadow import import_name
 from stack.flows.cluster.cluster import Cluster
 from stack.flows.cluster.host_agent import Order, code
 from stack.flows.cluster.hosts import Away

@@ -15,9 +15,9 @@ from stack import __version__
 from stack.bench import environment as surroundings
 from stack.bench import runner
 from stack.errors import StateError
-from stack.flows.build import environment, install, prepare
-from stack.flows.build.environment import Base
-from stack.flows.build.layers import PROBE
+from stack.flows.builds import environment, install, prepare
+from stack.flows.builds.environment import Base
+from stack.flows.builds.layers import PROBE
 from stack.flows.cluster.parcels import Parcel, Store
 from stack.flows.measure import signatures
 from stack.flows.measure.executor import Place

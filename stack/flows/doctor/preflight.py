@@ -12,8 +12,8 @@ from pathlib import Path
 from stack.bench.render import render, render_all, render_env
 from stack.errors import ConfigError, StackError
 from stack.flows import trust
-from stack.flows.build import environment
-from stack.flows.build.layers import PROBE
+from stack.flows.builds import environment
+from stack.flows.builds.layers import PROBE
 from stack.flows.doctor import preflight_files
 from stack.host.process import capture
 from stack.model.line.line import near

@@ -12,9 +12,9 @@ from pathlib import Path
 from stack.bench.render import render, render_all
 from stack.errors import StackError
 from stack.flows import needs
-from stack.flows.build import environment
-from stack.flows.build.environment import Base
-from stack.flows.build.jobs import Job, jobs
+from stack.flows.builds import environment
+from stack.flows.builds.environment import Base
+from stack.flows.builds.jobs import Job, jobs
 from stack.flows.doctor import devices as on_machine
 from stack.flows.doctor.checks import Check
 from stack.flows.doctor.memory import check_memory

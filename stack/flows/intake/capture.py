@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import BuildFailed, Conflict, GitError, StateError, UsageError
-from stack.flows.build import install_into, serve
-from stack.flows.build.environment import site_packages
-from stack.flows.build.shadow import import_name
+from stack.flows.builds import install_into, serve
+from stack.flows.builds.environment import site_packages
+from stack.flows.builds.shadow import import_name
 from stack.flows.events import Emit
 from stack.flows.intake import mails
 from stack.flows.line.refresh import check_name, identity

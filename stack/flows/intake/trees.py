@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stack.errors import StateError
-from stack.flows.build.shadow import import_name
+from stack.flows.builds.shadow import import_name
 from stack.flows.events import Emit
 from stack.flows.intake import capture
 from stack.flows.pile.read import Input

@@ -7,7 +7,7 @@ import os
 import msgspec
 
 from stack.bench import environment
-from stack.flows.build.environment import Base
+from stack.flows.builds.environment import Base
 from stack.host import fingerprint
 from stack.model.measure.trial import Machine, digest
 from stack.store.stamps import now

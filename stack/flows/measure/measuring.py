@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import msgspec
 
 from stack.bench import environment
-from stack.flows.build import environment as bases
-from stack.flows.build import prepare
-from stack.flows.build.build import Built, build
-from stack.flows.build.layers import PROBE
+from stack.flows.builds import environment as bases
+from stack.flows.builds import prepare
+from stack.flows.builds.build import Built, build
+from stack.flows.builds.layers import PROBE
 from stack.flows.events import Emit, Said
 from stack.flows.measure.machine import machine_of
 from stack.flows.measure.signatures import catalogue

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from stack.errors import ConfigError, UsageError
-from stack.flows.build.build import Built, BuiltPrefix
-from stack.flows.build.selection import selected
+from stack.flows.builds.build import Built, BuiltPrefix
+from stack.flows.builds.selection import selected
 from stack.flows.events import Emit, Said
 from stack.flows.measure.arms import Arm, Comparison, knobs
 from stack.flows.measure.staleness import sources

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from stack.errors import StackError
-from stack.flows.build import environment
+from stack.flows.builds import environment
 from stack.flows.measure.machine import machine_of
 from stack.model.line.line import Member
 from stack.model.mail.mail import parse_mail

@@ -8,8 +8,8 @@ import msgspec
 
 from stack.errors import Conflict, StackError, StateError, UsageError
 from stack.flows.base import open_base
-from stack.flows.build.build import Built, BuiltPrefix
-from stack.flows.build.selection import layer_of
+from stack.flows.builds.build import Built, BuiltPrefix
+from stack.flows.builds.selection import layer_of
 from stack.flows.events import Emit, Said
 from stack.flows.measure.arms import Arm, knobs
 from stack.flows.measure.measuring import measuring

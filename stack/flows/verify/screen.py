@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from stack.flows.build.build import Built
+from stack.flows.builds.build import Built
 from stack.flows.cluster.clustering import Where, check, pool_of
 from stack.flows.events import Emit, Said
 from stack.flows.measure.arms import Arm, Comparison, knobs

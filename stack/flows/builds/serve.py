@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import StateError, UsageError
-from stack.flows.build import environment, jobs, layers, recipes
-from stack.flows.build.environment import Base
-from stack.flows.build.shadow import import_name
-from stack.flows.build.sources import of_tree
+from stack.flows.builds import environment, jobs, layers, recipes
+from stack.flows.builds.environment import Base
+from stack.flows.builds.shadow import import_name
+from stack.flows.builds.sources import of_tree
 from stack.flows.events import Emit
 from stack.flows.prefixes import Prefix, Replayed, replayed
 from stack.model.line.line import Member

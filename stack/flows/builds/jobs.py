@@ -10,8 +10,8 @@ import msgspec
 
 from stack.bench.render import render_all, render_env
 from stack.errors import BuildFailed, ConfigError
-from stack.flows.build import environment
-from stack.flows.build.environment import Base
+from stack.flows.builds import environment
+from stack.flows.builds.environment import Base
 from stack.host import process
 from stack.model.line.line import near
 from stack.model.project.recipe import Recipe

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stack.errors import BuildFailed
-from stack.flows.build import environment, layers, recipes
-from stack.flows.build import jobs as jobs_of
-from stack.flows.build.build import Built, BuiltPrefix
+from stack.flows.builds import environment, layers, recipes
+from stack.flows.builds import jobs as jobs_of
+from stack.flows.builds.build import Built, BuiltPrefix
 from stack.flows.events import Emit, Progress
 from stack.flows.prefixes import Prefix, Replayed, replayed
 from stack.model.line.line import Member

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import BuildFailed, Locked
-from stack.flows.build.environment import (
+from stack.flows.builds.environment import (
     RECORD,
     Base,
     Wanted,

@@ -12,11 +12,11 @@ import msgspec
 
 from stack.bench.render import render_all
 from stack.errors import BuildFailed
-from stack.flows.build import environment
-from stack.flows.build.environment import Base
-from stack.flows.build.jobs import LAST_LINES, Job, Tools, tools_of
-from stack.flows.build.layers import Layer
-from stack.flows.build.sources import Source, of_folder, of_tree
+from stack.flows.builds import environment
+from stack.flows.builds.environment import Base
+from stack.flows.builds.jobs import LAST_LINES, Job, Tools, tools_of
+from stack.flows.builds.layers import Layer
+from stack.flows.builds.sources import Source, of_folder, of_tree
 from stack.flows.events import Emit, Progress, Said
 from stack.flows.prefixes import Prefix, Replayed
 from stack.host import process

@@ -11,9 +11,9 @@ import msgspec
 
 from stack.bench.environment import caches
 from stack.bench.render import render_env
-from stack.flows.build import environment
-from stack.flows.build.serve import base_of, choose, current, refuse_gone
-from stack.flows.build.shadow import import_name
+from stack.flows.builds import environment
+from stack.flows.builds.serve import base_of, choose, current, refuse_gone
+from stack.flows.builds.shadow import import_name
 from stack.flows.events import Emit, Said
 from stack.model.project.serving import Serving
 from stack.store.project import Project

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from stack import __version__
-from stack.flows.build.build import Built
+from stack.flows.builds.build import Built
 from stack.model.project.build import BuildRecord
 from stack.store.project import Project
 

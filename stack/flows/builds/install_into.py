@@ -12,9 +12,9 @@ import msgspec
 from packaging.version import InvalidVersion, Version
 
 from stack.errors import BuildFailed, StackError, StateError, UsageError
-from stack.flows.build import environment, layers
-from stack.flows.build.serve import members_of, parse
-from stack.flows.build.shadow import Shadow, import_name, refuse_other_files, split
+from stack.flows.builds import environment, layers
+from stack.flows.builds.serve import members_of, parse
+from stack.flows.builds.shadow import Shadow, import_name, refuse_other_files, split
 from stack.flows.events import Emit, Said
 from stack.flows.prefixes import replayed
 from stack.host import packages as installed

@@ -12,7 +12,7 @@ import msgspec
 
 from stack.bench.render import render_all, render_env
 from stack.errors import BuildFailed
-from stack.flows.build.environment import Base, models, values
+from stack.flows.builds.environment import Base, models, values
 from stack.flows.events import Emit, Progress, Said
 from stack.host import process
 from stack.model.project.build import PREPARED_SCHEMA, PreparedRecord

@@ -10,8 +10,8 @@ import msgspec
 from packaging.specifiers import SpecifierSet
 
 from stack.errors import BuildFailed, Locked, StackError
-from stack.flows.build import environment, recipes, serve
-from stack.flows.build.jobs import job_of, jobs
+from stack.flows.builds import environment, recipes, serve
+from stack.flows.builds.jobs import job_of, jobs
 from stack.flows.events import Emit, Said
 from stack.flows.prefixes import replayed
 from stack.flows.transaction import writing

@@ -13,8 +13,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from stack.bench.render import render, render_all, render_env
 from stack.errors import ConfigError
 from stack.flows import needs
-from stack.flows.build.jobs import Job, job_of, jobs
-from stack.flows.build.shadow import import_name
+from stack.flows.builds.jobs import Job, job_of, jobs
+from stack.flows.builds.shadow import import_name
 from stack.model.project.settings import Profile
 from stack.store.project import Line, Project
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from stack.flows.build import environment, install_into, layers, serve
-from stack.flows.build.shadow import import_name
+from stack.flows.builds import environment, install_into, layers, serve
+from stack.flows.builds.shadow import import_name
 from stack.host import packages as installed
 from stack.model.project.serving import Serving
 from stack.store.project import Project

@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 import msgspec
 
 from stack.flows import needs, trust
-from stack.flows.build import environment, install, layers, prepare, recipes
-from stack.flows.build import jobs as jobs_of
-from stack.flows.build.environment import Base, Wanted
-from stack.flows.build.layers import Layer
-from stack.flows.build.shadow import import_name
+from stack.flows.builds import environment, install, layers, prepare, recipes
+from stack.flows.builds import jobs as jobs_of
+from stack.flows.builds.environment import Base, Wanted
+from stack.flows.builds.layers import Layer
+from stack.flows.builds.shadow import import_name
 from stack.flows.events import Emit, Progress, Said
 from stack.flows.prefixes import Prefix, Replayed, replayed
 from stack.model.project.settings import Profile

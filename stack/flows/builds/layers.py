@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from stack.errors import BuildFailed, ConfigError
-from stack.flows.build.environment import Base
-from stack.flows.build.shadow import Shadow, import_name, refuse_other_files, split
+from stack.flows.builds.environment import Base
+from stack.flows.builds.shadow import Shadow, import_name, refuse_other_files, split
 from stack.flows.prefixes import Prefix, Replayed
 from stack.host import process
 from stack.model.project.build import LAYER_SCHEMA, LayerRecord
