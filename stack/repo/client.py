@@ -68,7 +68,7 @@ def _gitpython() -> Any:
 class Completed(msgspec.Struct, frozen=True):
     """Exit code, stdout and stderr of one git command, all bytes untouched."""
 
-    command: str
+    command: tuple[str, ...]
     code: int
     out: bytes
     err: bytes
@@ -81,11 +81,13 @@ class Completed(msgspec.Struct, frozen=True):
         """The same; `GitError` when the exit code is not in `ok` (None takes any)."""
         if ok is None or self.code in ok:
             return self
-        verb = self.command.partition(" ")[0]
+        pairs = zip(("", *self.command), self.command, strict=False)
+        verb = next((b for a, b in pairs if a not in ("-c", "-C") and b[:1] != "-"), "")
         how = f"exit code {self.code}" if self.code >= 0 else f"signal {-self.code}"
         last = self.err.decode("utf-8", "replace").strip().splitlines()[-4:]
         raise GitError(
-            f"git {verb} failed with {how}", context=[f"git {self.command}"[:300], *last]
+            f"git {verb} failed with {how}",
+            context=[f"git {' '.join(self.command)}"[:300], *last],
         )
 
 
@@ -126,7 +128,7 @@ class Git:
                 f"{os.fsdecode(held[1])}: another git is at work, or one was killed here",
                 hint="wait for it to end; where no git runs any more, remove that file",
             )
-        return Completed(" ".join(map(str, arguments)), code, out, err).checked(ok)
+        return Completed(tuple(map(str, arguments)), code, out, err).checked(ok)
 
     def write_beside(self) -> bool:
         """Where the repository may only be read, let new objects go to a folder of this process.

@@ -107,7 +107,7 @@ def test_looking_takes_no_lock(demo: Demo) -> None:
 
 
 def test_a_git_that_a_signal_ends_is_told_so(repo: RepoBuilder) -> None:
-    with pytest.raises(GitError, match="failed with signal 9"):
+    with pytest.raises(GitError, match="git die failed with signal 9"):
         Git(repo.folder / ".git").run("-c", "alias.die=!kill -9 $PPID", "die")
 
 
