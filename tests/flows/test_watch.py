@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,29 +51,12 @@ class Terminal:
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text)
 
 
-@pytest.fixture
-def running(lab: Lab) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*arguments: str) -> subprocess.Popen[bytes]:
-        started.append(lab.stack.start(*arguments))
-        return started[-1]
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
-
-
-def test_a_page_follows_a_verify_and_ends_with_it(
-    lab: Lab, running: Callable[..., subprocess.Popen[bytes]]
-) -> None:
+def test_a_page_follows_a_verify_and_ends_with_it(lab: Lab) -> None:
     nobody = lab.stack("watch")
     assert (nobody.code, "nobody measures in this project now" in nobody.err) == (2, True)
     text = lab.config.read_text().replace('TOY_SECONDS = "0"', 'TOY_SECONDS = "3"')
     lab.config.write_text(text)
-    verify = running("verify", "time-the-steps", "--pairs", "1")
+    verify = lab.stack.start("verify", "time-the-steps", "--pairs", "1")
     until(lambda: lab.stack("watch", "--json").code == 0)
     page = Terminal(lab.stack, "--interval", "0.2")
     until(lambda: "about " in page.read() and "trial " in page.read())
@@ -95,11 +77,9 @@ def test_a_page_follows_a_verify_and_ends_with_it(
     assert "stack verify of tiny" in page.read().rpartition("\x1b")[2]
 
 
-def test_a_page_of_a_screen_and_ctrl_c_ends_only_the_page(
-    lab: Lab, running: Callable[..., subprocess.Popen[bytes]]
-) -> None:
+def test_a_page_of_a_screen_and_ctrl_c_ends_only_the_page(lab: Lab) -> None:
     lab.set('control.TOY_SECONDS = "2"')
-    screen = running("screen", "batch")
+    screen = lab.stack.start("screen", "batch")
     until(lambda: len(lab.trials()) >= 2)
     once = lab.stack.ok("watch", "--once").out
     assert f"stack screen batch of tiny, process {screen.pid}" in once
