@@ -78,6 +78,10 @@ class GitError(StackError):
     code = "git"
 
 
+class GitHeld(GitError):
+    """Another git holds the lock that git needs; this one gave up before it changed anything."""
+
+
 class MissingTool(StackError):
     """A program that this verb needs is not installed."""
 

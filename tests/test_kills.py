@@ -174,7 +174,7 @@ def test_undo(demo: Demo, tmp_path: Path) -> None:
     killing.run(16, 5, after)
 
 
-@pytest.mark.parametrize("verb", ["worktree", "read-tree"])
+@pytest.mark.parametrize("verb", ["worktree add", "read-tree"])
 def test_a_git_that_outlives_its_stack_is_waited_for(
     demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:

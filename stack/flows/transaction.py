@@ -21,7 +21,7 @@ from stack.model.line.records import JOURNAL_SCHEMA, Operation, Receipt
 from stack.repo import locks, operations
 from stack.repo.mirror import ensure_repository
 from stack.repo.odb import ObjectStore
-from stack.repo.workspace import Workspace, snapshot
+from stack.repo.workspace import Workspace, refusing, snapshot
 from stack.store import atomic, documents, lock
 from stack.store.project import SERIES, Project
 
@@ -55,7 +55,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 class Journal(msgspec.Struct, frozen=True, kw_only=True):
     """A change on its way; it is on disk only while the change happens.
 
-    The files of the worktree go from `old_head` to `new_head`; HEAD gets `at`, where that is set.
+    The files of the worktree go from `old_head` to `new_head`; HEAD, which `stood` somewhere, gets
+    `at`, where that is set, else `new_head`.
     """
 
     schema: int = JOURNAL_SCHEMA
@@ -68,6 +69,7 @@ class Journal(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None
     operation: str | None
     at: str | None = None
+    stood: str | None = None
 
 
 @contextmanager
@@ -78,10 +80,10 @@ def writing(project: Project, what: str, emit: Emit) -> Iterator[None]:
         project.paths.lock, what, wait=30, on_wait=lambda who: emit(Said(f"waiting: {who}"))
     ):
         atomic.sweep(project.paths.state)
-        for repository in project.paths.repository("any").parent.glob("*.git"):
-            locks.free(repository)
-        recover(project, emit)
-        yield
+        repositories = project.paths.repository("any").parent.glob("*.git")
+        with locks.freed(project.paths.state, repositories):
+            recover(project, emit)
+            yield
 
 
 def workspace_of(project: Project, upstream: str, label: str) -> Workspace:
@@ -150,14 +152,15 @@ def commit(
         upstream=change.upstream, label=change.label, old_files=before["files"],
         new_files=after["files"], old_head=change.taken or now[1],
         new_head=change.work or then[1], receipt=then[2], operation=oid if logged else None,
-        at=then[1] if change.work else None,
+        at=then[1] if change.work else None, stood=now[1],
     )
     path = _journal_path(project)
     atomic.write(path, msgspec.json.encode(journal))
     try:
         _check_files(project, odb, journal)
         if change.taken:
-            workspace.set_index(change.taken)
+            with refusing():
+                workspace.set_index(change.taken)
         _move(workspace, odb, journal, fresh=True)
     except StateError:
         path.unlink()  # refused as a whole: nothing has moved yet
@@ -204,6 +207,7 @@ def recover(project: Project, emit: Emit) -> None:
     workspace = workspace_of(project, journal.upstream, journal.label)
     with ObjectStore(workspace.repository) as odb:
         _check_files(project, odb, journal)
+        _check_head(workspace, journal)
         _move(workspace, odb, journal, fresh=False)
         _settle(project, workspace, odb, journal)
     path.unlink()
@@ -258,6 +262,18 @@ def _check_files(project: Project, odb: ObjectStore, journal: Journal) -> None:
                 f"{project.shown(path)}: edited while a command was at work on it",
                 hint="move it aside, then stack undo: that completes the change and takes it back",
             )
+
+
+def _check_head(workspace: Workspace, journal: Journal) -> None:
+    """HEAD is where it was or where it is to be; a commit that was made since stops us."""
+    head = workspace.head()
+    if journal.new_head is None or head in (None, journal.stood, journal.new_head, journal.at):
+        return
+    back = f"git reset --soft {journal.stood[:12]} there" if journal.stood else "git worktree list"
+    raise StateError(
+        f"{workspace.tree}: a command was killed here, and HEAD was moved to {head[:12]} since",
+        hint=f"keep that commit on a branch, {back}, then run the same command again",
+    )
 
 
 def _publish(project: Project, odb: ObjectStore, journal: Journal) -> None:

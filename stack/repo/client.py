@@ -19,18 +19,22 @@ from typing import IO, Any, cast
 
 import msgspec
 
-from stack.errors import GitError, MissingTool
+from stack.errors import GitError, GitHeld, MissingTool
 from stack.store import lock
 
-# What a surrounding git (a hook, an alias, `rebase --exec`) leaves in the environment.
+# What a surrounding git (a hook, an alias, `rebase --exec`) leaves in the environment, and what
+# would have a new repository keep its objects and refs in another form.
 _LOCAL_VARIABLES = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_COUNT",
-    "GIT_CONFIG_PARAMETERS", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
-    "GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS",
+    "GIT_CONFIG_PARAMETERS", "GIT_DEFAULT_HASH", "GIT_DEFAULT_REF_FORMAT", "GIT_DIR",
+    "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_NAMESPACE",
+    "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE", "GIT_EXTERNAL_DIFF",
+    "GIT_DIFF_OPTS",
 )
-_HELD = re.compile(rb"Unable to create '(.+\.lock)': File exists")
+_HELD = re.compile(
+    rb"(?:Unable to create '(.+)\.lock'|could not lock config file (.+)): File exists"
+)
 _PATIENCE = 2.0  # seconds for which we wait for a git of the user's to let go of an index or a ref
 _FILTER = ("clean", "smudge", "process")
 _PIPE = -1  # the value of `subprocess.PIPE`, which GitPython hands on
@@ -119,13 +123,14 @@ class Git:
         while True:
             process = self._start(arguments, worktree, env, user_config)
             code, out, err = _ended(process, stdin or b"", on_progress)
-            held = _HELD.search(err) if code else None
+            held = _HELD.search(err) if code and not user_config else None  # not a remote's
             if held is None or time.monotonic() > patient_until:
                 break
             time.sleep(0.05)  # git gave up before it changed anything
         if held is not None:
-            raise GitError(
-                f"{os.fsdecode(held[1])}: another git is at work, or one was killed here",
+            raise GitHeld(
+                f"{os.fsdecode(held[1] or held[2])}.lock: another git is at work, or one was "
+                "killed here",
                 hint="wait for it to end; where no git runs any more, remove that file",
             )
         return Completed(tuple(map(str, arguments)), code, out, err).checked(ok)

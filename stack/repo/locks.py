@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from stack.errors import GitError
 
 _NAMES = (
     "config.lock", "HEAD.lock", "packed-refs.lock", "packed-refs.new", "shallow.lock",
     "objects/pack/multi-pack-index.lock",
 )
 _FOLDERS = ("refs", "objects/info")
-# A user's git holds the index of a worktree for as long as an editor is open, so a lock there is
-# stack's only beside this file, which stands while stack's own git writes. In the repository it
-# stands while stack's git adds a worktree.
-_MARK = "stack-writes"
-_BEING_ADDED = ("", "initializing")  # what git writes into the lock of a worktree that it makes
+# A user's git holds the index of a worktree for as long as an editor is open, and refs while a hook
+# runs. So a lock is stack's only after this file, which stands while stack writes: in its state
+# folder, in a worktree's git directory, and in a repository while a worktree is added to it.
+MARK = "stack-writes"
 _OF_WORKTREE = ("index.lock", "HEAD.lock")
-_PATIENCE = 1.0  # seconds: a user's `git commit` locks its branch, too, and is soon done
+_SOON = 5.0  # seconds after the mark in which git has locked an index, having waited for others
+_PATIENCE = 1.0  # seconds: a user's git may have come since, and most are soon done
+
+
+@contextmanager
+def freed(state: Path, repositories: Iterable[Path]) -> Iterator[None]:
+    """Free what a killed writer left; what is left by us, should we or our git be killed, is known.
+
+    Only for the holder of stack's own lock on them.
+    """
+    mark = state / MARK
+    if mark.exists():
+        for repository in repositories:
+            free(repository, _time(mark))
+    mark.touch()
+    try:
+        yield
+    except GitError:  # of a signal, it may be
+        raise
+    except BaseException:
+        mark.unlink()
+        raise
+    mark.unlink()
 
 
 @contextmanager
 def marked(git_dir: Path) -> Iterator[None]:
     """Have the locks in `git_dir` known as ours, should we die in this block."""
-    mark = git_dir / _MARK
+    mark = git_dir / MARK
     mark.touch()
     try:
         yield
@@ -32,34 +55,45 @@ def marked(git_dir: Path) -> Iterator[None]:
         mark.unlink(missing_ok=True)
 
 
-def free(git_dir: Path) -> None:
-    """Remove the lock files that a killed git left in a repository and its worktrees.
+def free(git_dir: Path, since: float = 0.0) -> None:
+    """Remove the locks that a git killed after `since` left in a repository and its worktrees.
 
     Only for the holder of stack's own lock on that repository.
     """
     held = [git_dir / name for name in _NAMES]
     for folder in _FOLDERS:
         held += (git_dir / folder).rglob("*.lock")
-    marks = list(git_dir.glob(f"worktrees/*/{_MARK}"))
-    held += [mark.with_name(name) for mark in marks for name in _OF_WORKTREE]
-    _remove(held)
-    for mark in marks:
+    _remove([one for one in held if _time(one) >= since])
+    for mark in git_dir.glob(f"worktrees/*/{MARK}"):
+        free_worktree(mark.parent)
         mark.unlink()
-    if (git_dir / _MARK).exists():
+    if (git_dir / MARK).exists():
         free_added(git_dir)
-        (git_dir / _MARK).unlink()
+        (git_dir / MARK).unlink()
 
 
 def free_added(git_dir: Path) -> None:
     """Have `git worktree prune` take a worktree that stack's own git was killed while adding."""
     for held in git_dir.glob("worktrees/*/locked"):
-        if held.read_text(errors="replace").strip() in _BEING_ADDED:
+        text = held.read_text(errors="replace").strip()
+        # A user's lock may be empty, too; but git writes `gitdir` after its own.
+        if text == "initializing" or (not text and not held.with_name("gitdir").exists()):
             held.unlink()
 
 
 def free_worktree(git_dir: Path) -> None:
     """Remove the lock files that stack's own git left in a worktree when it was killed."""
-    _remove([git_dir / name for name in _OF_WORKTREE])
+    begun = _time(git_dir / MARK)
+    held = [git_dir / name for name in _OF_WORKTREE]
+    _remove([one for one in held if begun <= _time(one) <= begun + _SOON])
+
+
+def _time(path: Path) -> float:
+    """When a file was written; long ago where there is none."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return -1.0
 
 
 def _remove(held: Sequence[Path]) -> None:

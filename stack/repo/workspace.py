@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from stack.errors import StateError
+from stack.errors import GitHeld, StateError
 from stack.model.objects import EMPTY_TREE, SYMLINK, Entry
 from stack.repo import locks
 from stack.repo.client import Completed, Git
@@ -143,9 +144,13 @@ class Workspace:
         self._write("symbolic-ref", "-m", "stack", "HEAD", self.branch)
 
     def move(self, old: str, new: str) -> None:
-        """Bring index and files from `old` to `new`; refused whole where work would be lost."""
+        """Bring index and files from `old` to `new`.
+
+        `StateError` as a whole where work would be lost, or another git holds the index.
+        """
         step = ("read-tree", "-m", "-u", "--exclude-per-directory=.gitignore", old, new)
-        done = self.run(*step, ok=(0, 128))
+        with refusing():
+            done = self.run(*step, ok=(0, 128))
         if done.code:  # in a copied project every file looks touched until git has read it again
             self.run("update-index", "-q", "--refresh", ok=(0, 1))
             done = self.run(*step, ok=(0, 128))
@@ -211,7 +216,7 @@ class Workspace:
     def reset(self, commit: str) -> None:
         """Have the worktree hold a commit, and nothing else that git does not ignore."""
         self.run("read-tree", "--reset", "-u", commit)
-        self.run(*_ignoring(), "clean", "-ffdq")
+        self.run(*_ignoring(), "clean", "-fdq")
 
     def set_index(self, commit: str) -> None:
         """Make the index that of a commit; no file is touched."""
@@ -250,6 +255,15 @@ class Workspace:
                 hint="git rebase it onto the pin, or stack apply to start again",
             )
         return [row[0] for row in rows]
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Nothing has moved yet: a lock of another git is a reason to refuse."""
+    try:
+        yield
+    except GitHeld as held:
+        raise StateError(held.message, hint=held.hint) from None
 
 
 def _ignoring() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.errors import GitError
+from stack.errors import GitError, GitHeld
 from stack.repo import locks
 from stack.repo.client import Git
 from stack.repo.workspace import Workspace
@@ -34,11 +35,12 @@ def index_lock(demo: Demo) -> Path:
 
 def test_what_a_killed_git_locked_in_a_worktree_is_free_for_the_next_command(demo: Demo) -> None:
     held = index_lock(demo)
-    held.touch()
-    held.with_name("stack-writes").touch()
+    marks = (demo.stack.folder / ".stack/stack-writes", held.with_name("stack-writes"))
+    for path in (*marks, held):
+        path.touch()
     demo.stack.ok("apply", "--to", "edit-1")
-    assert not held.exists()
-    assert not held.with_name("stack-writes").exists()
+    for path in (*marks, held):
+        assert not path.exists()
     assert demo.git("status", "--porcelain") == ""
 
 
@@ -52,6 +54,7 @@ def test_a_lock_of_a_users_own_git_stays_and_is_named(demo: Demo) -> None:
     assert "remove that file" in refused.err
     assert held.exists()
     assert demo.head() == head
+    assert not (demo.stack.folder / ".stack/journal.json").exists()
     assert demo.stack("status").code == 0
     held.unlink()
     demo.stack.ok("apply", "--to", "edit-1")
@@ -74,6 +77,7 @@ def test_a_users_git_that_ends_soon_is_waited_for(demo: Demo) -> None:
 def test_a_git_that_is_about_to_end_is_let_end(repo: RepoBuilder) -> None:
     git_dir = repo.folder / ".git"
     held = git_dir / "index.lock"
+    (git_dir / locks.MARK).touch()
     held.write_bytes(b"new")
     began = time.monotonic()
     ends = threading.Timer(0.3, lambda: held.rename(git_dir / "index"))
@@ -121,9 +125,14 @@ def test_a_worktree_that_a_killed_git_was_adding_goes_and_a_users_stays(
     (half / "locked").write_bytes(b"initializing\n")
     (half / "HEAD").write_bytes(b"0" * 40 + b"\n")
     (half / "gitdir").write_bytes(bytes(demo.tree)[:20])
-    (repository / "stack-writes").touch()
+    demo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "disk"))
+    demo.git("worktree", "lock", str(tmp_path / "disk"))  # without a reason: an empty file
+    (tmp_path / "disk").rename(tmp_path / "away")
+    for folder in (repository, demo.stack.folder / ".stack"):
+        (folder / locks.MARK).touch()
     subprocess.run(["rm", "-rf", demo.tree.parent], check=True)
     demo.stack.ok("apply")
+    assert str(tmp_path / "disk") in demo.git("worktree", "list")
     assert not half.exists()
     assert not (repository / "stack-writes").exists()
     assert str(tmp_path / "mine") in demo.git("worktree", "list")
@@ -149,3 +158,66 @@ def test_a_lock_is_free_when_its_block_ends_whoever_was_given_it(tmp_path: Path)
         child.kill()
         child.wait()
     assert lock.handles() == ()
+
+
+def test_a_users_lock_is_not_taken_for_one_of_a_stack_that_was_killed(demo: Demo) -> None:
+    held = index_lock(demo)
+    mark = held.with_name(locks.MARK)
+    for path, age in ((demo.stack.folder / ".stack" / locks.MARK, 60), (mark, 60), (held, 0)):
+        path.touch()
+        os.utime(path, (time.time() - age,) * 2)
+    ref = demo.stack.folder / ".stack/repos/demo.git/refs/heads/1.0.lock"
+    ref.touch()
+    os.utime(ref, (time.time() - 90,) * 2)
+    assert demo.stack("apply", "--to", "edit-1").code == 2
+    assert held.exists()
+    assert ref.exists()
+    held.unlink()
+    ref.unlink()
+    demo.stack.ok("apply", "--to", "edit-1")
+
+
+def test_locks_of_refs_are_left_alone_where_nobody_was_killed(demo: Demo) -> None:
+    ref = demo.stack.folder / ".stack/repos/demo.git/refs/heads/1.0.lock"
+    ref.touch()
+    refused = demo.stack("apply", "--to", "edit-1")
+    assert refused.code == 2
+    assert f"{ref}: another git is at work" in refused.err
+    assert ref.exists()
+
+
+def test_a_commit_made_after_a_kill_is_not_thrown_off_the_branch(demo: Demo) -> None:
+    """The lock of the branch is held, so the change stays half done, as after a kill."""
+    ref = demo.stack.folder / ".stack/repos/demo.git/refs/heads/1.0.lock"
+    ref.touch()
+    assert demo.stack("apply", "--to", "edit-1").code == 2
+    assert (demo.stack.folder / ".stack/journal.json").exists()
+    ref.unlink()
+    stood = demo.head()
+    demo.git("commit", "--quiet", "--allow-empty", "-m", "mine")
+    mine = demo.head()
+    refused = demo.stack("apply", "--to", "edit-1")
+    assert refused.code == 2
+    assert f"HEAD was moved to {mine[:12]} since" in refused.err
+    assert demo.head() == mine
+    demo.git("branch", "kept", mine)
+    demo.git("reset", "--quiet", "--soft", stood)
+    demo.stack.ok("apply", "--to", "edit-1")
+    assert demo.git("status", "--porcelain") == ""
+
+
+def test_a_lock_in_a_remote_is_told_in_the_remotes_words(repo: RepoBuilder) -> None:
+    bare = repo.folder.with_name("bare.git")
+    repo.git("clone", "--quiet", "--bare", ".", bare)
+    (bare / "refs/heads/topic.lock").touch()
+    git = Git(repo.folder / ".git")
+    with pytest.raises(GitError) as refused:
+        git.run("push", str(bare), "HEAD:refs/heads/topic", user_config=True)
+    assert any("remote rejected" in row for row in refused.value.context)
+
+
+def test_a_held_configuration_is_named(repo: RepoBuilder) -> None:
+    held = repo.folder / ".git/config.lock"
+    held.touch()
+    with pytest.raises(GitHeld, match=r"config\.lock: another git"):
+        Git(repo.folder / ".git").run("config", "a.b", "c")
