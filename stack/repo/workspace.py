@@ -229,7 +229,8 @@ class Workspace:
         with tempfile.TemporaryDirectory(prefix="stack-index-") as folder:
             index = Path(folder, "index")
             if (self._git_dir() / "index").exists():
-                shutil.copyfile(self._git_dir() / "index", index)
+                # with its time: git reads again what changed in the second of the index
+                shutil.copy2(self._git_dir() / "index", index)
             own = {"GIT_INDEX_FILE": str(index)}
             self.git.run(*_ignoring(), "add", "--all", worktree=self.tree, env=own)
             return self.git.run("write-tree", env=own).text

@@ -206,6 +206,21 @@ def test_a_commit_made_after_a_kill_is_not_thrown_off_the_branch(demo: Demo) -> 
     assert demo.git("status", "--porcelain") == ""
 
 
+def test_an_edit_in_the_second_of_the_index_is_seen(demo: Demo) -> None:
+    """Of one size: git looks into a file that is as young as its index."""
+    git = Git(demo.stack.folder / ".stack/repos/demo.git")
+    workspace = Workspace(git, demo.tree.parent, "1.0")
+    before = workspace.written_tree()
+    path = demo.tree / "src/f5.py"
+    edited = path.read_bytes().replace(b"line 7", b"LINE 7")
+    time.sleep(1.05 - time.time() % 1)
+    path.touch()
+    demo.git("update-index", "--refresh")
+    path.write_bytes(edited)
+    time.sleep(1.1)
+    assert workspace.written_tree() != before
+
+
 def test_a_lock_in_a_remote_is_told_in_the_remotes_words(repo: RepoBuilder) -> None:
     bare = repo.folder.with_name("bare.git")
     repo.git("clone", "--quiet", "--bare", ".", bare)

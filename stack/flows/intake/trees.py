@@ -88,7 +88,7 @@ def _edits(project: Project, path: Path, name: str) -> bytes:
             "-C", path, "rev-parse", "--absolute-git-dir"
         ).out.rstrip(b"\n")))
         if (own / "index").exists():
-            shutil.copyfile(own / "index", index)
+            shutil.copy2(own / "index", index)  # with its time, which git compares
         objects = mirrors.objects_of(path)
         env = {
             "GIT_INDEX_FILE": str(index), "GIT_OBJECT_DIRECTORY": folder,
