@@ -14,6 +14,7 @@ _NAMES = (
     "objects/pack/multi-pack-index.lock",
 )
 _FOLDERS = ("refs", "objects/info")
+_OURS = "refs/stack"  # which no user's git writes, and what only looks may have locked
 # A user's git holds the index of a worktree for as long as an editor is open, and refs while a hook
 # runs. So a lock is stack's only after this file, which stands while stack writes: in its state
 # folder, in a worktree's git directory, and in a repository while a worktree is added to it.
@@ -30,8 +31,9 @@ def freed(state: Path, repositories: Iterable[Path]) -> Iterator[None]:
     Only for the holder of stack's own lock on them.
     """
     mark = state / MARK
-    if mark.exists():
-        for repository in repositories:
+    for repository in repositories:
+        _remove(list((repository / _OURS).rglob("*.lock")))
+        if mark.exists():
             free(repository, _time(mark))
     mark.touch()
     try:

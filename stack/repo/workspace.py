@@ -45,8 +45,8 @@ class Workspace:
         """The commit that the worktree stands at."""
         if not self.exists:
             return None
-        found = self.git.run("rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1, 128))
-        return found.text or None
+        found = self.git.run("rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1, 128)).text
+        return found if found.strip("0") else None  # zeros while git makes the worktree
 
     def edited(self) -> list[str]:
         """Tracked files that differ from HEAD, and operations that a user's git has under way."""
@@ -54,8 +54,11 @@ class Workspace:
             return []
         status = self.git.run(
             "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames",
-            worktree=self.tree,
+            worktree=self.tree, ok=(0, 128),
         )
+        if status.code and self.head() is None:
+            return []
+        status.checked((0,))
         found = [
             os.fsdecode(entry[3:]) for entry in status.out.split(b"\0") if len(entry) > 3
         ]

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from stack.errors import Locked
+from stack.repo import locks
+from stack.repo.client import Git
+from stack.repo.workspace import Workspace
 from stack.store import atomic, lock
 from tests.conftest import numbered
 from tests.support.cli import Stack
@@ -28,6 +31,7 @@ def demo(stack: Stack, tmp_path: Path) -> Demo:
 def test_locks_that_a_killed_git_left_in_the_repository(demo: Demo) -> None:
     demo.apply()
     repository = demo.stack.folder / ".stack/repos/demo.git"
+    (demo.stack.folder / ".stack" / locks.MARK).touch()
     for name in (
         "refs/heads/1.0.lock",
         "refs/stack/operations.lock",
@@ -57,6 +61,19 @@ def test_a_worktree_that_a_killed_git_left_locked(demo: Demo) -> None:
     subprocess.run(["rm", "-rf", demo.tree.parent], check=True)
     demo.stack.ok("apply")
     assert demo.git("status", "--porcelain") == ""
+
+
+def test_a_worktree_that_a_killed_git_had_only_begun_is_made_again(demo: Demo) -> None:
+    """`git worktree add` writes a HEAD of zeros first."""
+    demo.apply()
+    head = demo.head()
+    repository = demo.stack.folder / ".stack/repos/demo.git"
+    workspace = Workspace(Git(repository), demo.tree.parent, "1.0")
+    (repository / "worktrees/tree/HEAD").write_bytes(b"0" * 40 + b"\n")
+    assert workspace.head() is None
+    assert workspace.edited() == []
+    workspace.create(head)
+    assert workspace.head() == head
 
 
 def test_a_workspace_that_was_removed_is_made_again(demo: Demo) -> None:
