@@ -269,7 +269,7 @@ def _check_head(workspace: Workspace, journal: Journal) -> None:
     head = workspace.head()
     if journal.new_head is None or head in (None, journal.stood, journal.new_head, journal.at):
         return
-    back = f"git reset --soft {journal.stood[:12]} there" if journal.stood else "git worktree list"
+    back = f"git reset --soft {journal.stood[:12]} there" if journal.stood else "remove the folder"
     raise StateError(
         f"{workspace.tree}: a command was killed here, and HEAD was moved to {head[:12]} since",
         hint=f"keep that commit on a branch, {back}, then run the same command again",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from stack.errors import GitError
+from stack.errors import GitError, GitHeld
 
 _NAMES = (
     "config.lock", "HEAD.lock", "packed-refs.lock", "packed-refs.new", "shallow.lock",
@@ -26,7 +26,7 @@ _PATIENCE = 1.0  # seconds: a user's git may have come since, and most are soon 
 
 @contextmanager
 def freed(state: Path, repositories: Iterable[Path]) -> Iterator[None]:
-    """Free what a killed writer left; what is left by us, should we or our git be killed, is known.
+    """Free what a killed writer left, and have what we may leave known in `state`.
 
     Only for the holder of stack's own lock on them.
     """
@@ -35,26 +35,24 @@ def freed(state: Path, repositories: Iterable[Path]) -> Iterator[None]:
         _remove(list((repository / _OURS).rglob("*.lock")))
         if mark.exists():
             free(repository, _time(mark))
-    mark.touch()
-    try:
+    with marked(state):
         yield
-    except GitError:  # of a signal, it may be
-        raise
-    except BaseException:
-        mark.unlink()
-        raise
-    mark.unlink()
 
 
 @contextmanager
-def marked(git_dir: Path) -> Iterator[None]:
-    """Have the locks in `git_dir` known as ours, should we die in this block."""
-    mark = git_dir / MARK
+def marked(folder: Path) -> Iterator[None]:
+    """Have the locks that are left there known as ours, should we or our git die in this block."""
+    mark = folder / MARK
     mark.touch()
+    died = False
     try:
         yield
+    except GitError as wrong:
+        died = not isinstance(wrong, GitHeld)  # of a signal, it may be
+        raise
     finally:
-        mark.unlink(missing_ok=True)
+        if not died:
+            mark.unlink(missing_ok=True)
 
 
 def free(git_dir: Path, since: float = 0.0) -> None:

@@ -78,14 +78,11 @@ class Workspace:
         git_dir = self.repository.git_dir
         assert git_dir is not None
         with locks.marked(git_dir):
-            done = self.repository.run(
+            self.repository.run(
                 # twice, since a killed `worktree add` leaves its entry locked
                 "worktree", "add", "--quiet", "--force", "--force", "--no-checkout", "--detach",
-                str(self.tree), commit, ok=None,
+                str(self.tree), commit,
             )
-            if done.code < 0:
-                locks.free_added(git_dir)
-        done.checked((0,))
         self._leave_out(commit)
         self.run("read-tree", "--reset", "-u", commit)
 
@@ -119,12 +116,8 @@ class Workspace:
     def _write(
         self, *arguments: str, stdin: bytes | None = None, ok: Sequence[int] = (0,)
     ) -> Completed:
-        git_dir = self._git_dir()
-        with locks.marked(git_dir):
-            done = Git(git_dir).run(*arguments, worktree=self.tree, stdin=stdin, ok=None)
-            if done.code < 0:
-                locks.free_worktree(git_dir)
-        return done.checked(ok)
+        with locks.marked(self._git_dir()):
+            return self.git.run(*arguments, worktree=self.tree, stdin=stdin, ok=ok)
 
     def remove(self) -> None:
         """Remove the worktree; `StateError` where files stand in it that git does not know."""
