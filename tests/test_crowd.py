@@ -34,11 +34,17 @@ VERBS: list[Verb] = [
 ]  # fmt: skip
 
 
-def one(folder: Path, number: int, until: float, verbs: list[Verb], ran: Runs) -> None:
-    """Run verbs of a project, one after another, until the time is over."""
+def one(
+    folder: Path, number: int, together: threading.Barrier, seconds: float, verbs: list[Verb],
+    ran: Runs,
+) -> None:
+    """Run verbs of a project, one after another, from when all are ready until the time is over."""
     rng = random.Random(number)
     server = Server()
     try:
+        server.run(folder, "--version")
+        together.wait(120)
+        until = time.monotonic() + seconds
         while time.monotonic() < until:
             verb = rng.choice(verbs)
             ran.append((verb, server.run(folder, *verb)))
@@ -48,14 +54,15 @@ def one(folder: Path, number: int, until: float, verbs: list[Verb], ran: Runs) -
 
 def let_loose(folder: Path, verbs: list[Verb], seconds: float = SECONDS) -> Runs:
     """What many at once do in a project; each ends, and says why when it could not go on."""
-    until = time.monotonic() + seconds
+    together = threading.Barrier(CROWD + 1)
     ran: Runs = []
     crowd = [
-        threading.Thread(target=one, args=(folder, number, until, verbs, ran))
+        threading.Thread(target=one, args=(folder, number, together, seconds, verbs, ran))
         for number in range(CROWD)
     ]
     for member in crowd:
         member.start()
+    together.wait(120)
     for member in crowd:
         member.join(timeout=seconds + 120)
         assert not member.is_alive(), "somebody waits for ever"
